@@ -29,7 +29,7 @@ ROLES = {
     "read": "viewer, operator, admin",
     "work": "worker, admin",
     "operate": "operator, admin",
-    "tell": "operator, worker, admin",
+    "emit": "operator, worker, admin",
     "admin": "admin",
 }
 

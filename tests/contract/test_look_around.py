@@ -59,7 +59,7 @@ def test_an_instance_that_is_not_known_any_more_claims_and_so_learns_it(queue: F
 
 
 def test_events_that_nobody_delivered_are_seen_until_somebody_does(queue: Face, worker: Instance):
-    queue.do(lambda: events.tell("paid", "{}", None, None))
+    queue.do(lambda: events.emit("paid", "{}", None, None))
     assert look(queue, worker) == NOTHING._replace(events=True)
 
     queue.do(events.deliver_new)

@@ -98,7 +98,7 @@ async def test_an_event_that_nobody_announced_is_delivered_within_a_poll_interva
 ):
     worker = asyncio.ensure_future(idle(queue, 60))
     await asyncio.sleep(30)
-    queue.database.run(lambda: events.tell("paid", "{}", None, None))
+    queue.database.run(lambda: events.emit("paid", "{}", None, None))
     before = sent["deliver_new"]
     await asyncio.sleep(1.3)
     assert sent["deliver_new"] > before

@@ -183,7 +183,7 @@ export interface paths {
         put?: never;
         /**
          * Emit
-         * @description Tell a fact to whoever waits for it, now or later; the first of its name counts.
+         * @description Emit a fact to whoever waits for it, now or later; the first of its name counts.
          */
         post: operations["emit_api_events_post"];
         delete?: never;
@@ -2113,6 +2113,14 @@ export interface components {
             p99: number | null;
         };
         /**
+         * Emitted
+         * @description Whether the event is new: of a fact the first counts.
+         */
+        Emitted: {
+            /** New */
+            new: boolean;
+        };
+        /**
          * End
          * @description An attempt that ended in another way.
          */
@@ -2273,7 +2281,7 @@ export interface components {
         };
         /**
          * EventInput
-         * @description An event to tell.
+         * @description An event to emit.
          */
         EventInput: {
             /** Name */
@@ -2952,7 +2960,7 @@ export interface components {
          * @description What a caller needs to use a route.
          * @enum {string}
          */
-        Permission: "public" | "submit" | "look" | "read" | "work" | "tell" | "operate" | "admin";
+        Permission: "public" | "submit" | "look" | "read" | "work" | "emit" | "operate" | "admin";
         /**
          * Point
          * @description One step of the series.
@@ -4122,14 +4130,6 @@ export interface components {
             total: number;
         };
         /**
-         * Told
-         * @description Whether the event is new: of a fact the first counts.
-         */
-        Told: {
-            /** New */
-            new: boolean;
-        };
-        /**
          * Tree
          * @description Whose child a task is, what is before it in its flow, and its children.
          */
@@ -4942,7 +4942,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Told"];
+                    "application/json": components["schemas"]["Emitted"];
                 };
             };
             /** @description Bad Request */
@@ -5009,7 +5009,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Told"];
+                    "application/json": components["schemas"]["Emitted"];
                 };
             };
             /** @description Bad Request */
@@ -7205,7 +7205,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Told"];
+                    "application/json": components["schemas"]["Emitted"];
                 };
             };
             /** @description Bad Request */

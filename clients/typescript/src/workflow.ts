@@ -65,7 +65,7 @@ export class Workflow {
     await this.#suspend(key, { until: until.toISOString() });
   }
 
-  /** What the first of these events tells; a StepFailed with the type WaitTimeout if none has come until then. */
+  /** What the first of these events carries; a StepFailed with the type WaitTimeout if none has come until then. */
   async wait<T = unknown>(key: string, events: string[], until?: Date): Promise<T> {
     return (await this.#suspend(key, { events, ...(until ? { until: until.toISOString() } : {}) })) as T;
   }

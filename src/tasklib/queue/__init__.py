@@ -4,7 +4,7 @@ from tasklib.queue.arguments import Filters, Id, require_id, task_filter
 from tasklib.queue.methods.acting import ActsOnTasks
 from tasklib.queue.methods.controlling import ControlsTasks
 from tasklib.queue.methods.defining import DefinesTasks, define
-from tasklib.queue.methods.emitting import TellsWorkflows
+from tasklib.queue.methods.emitting import EmitsEvents
 from tasklib.queue.methods.flows import MakesFlows
 from tasklib.queue.methods.objectives import HasObjectives
 from tasklib.queue.methods.reading import ReadsTasks
@@ -21,7 +21,7 @@ class TaskQueue(
     ActsOnTasks,
     ControlsTasks,
     HasObjectives,
-    TellsWorkflows,
+    EmitsEvents,
     MakesFlows,
     RunsTasks,
 ):

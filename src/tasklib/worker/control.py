@@ -16,14 +16,14 @@ class Calls:
         self._looked = -inf
         self.children_ended = asyncio.Event()
         """Set when a child of a workflow has ended, or a workflow with children."""
-        self.events_told = asyncio.Event()
+        self.events_emitted = asyncio.Event()
         """Set when there are events that nobody has delivered."""
 
     def looked(self, *, events: bool, groups: bool) -> None:
         """Somebody has looked for all: until the next look is overdue they need not look for themselves."""
         self._looked = self._timing.monotonic()
         if events:
-            self.events_told.set()
+            self.events_emitted.set()
         if groups:
             self.children_ended.set()
 

@@ -136,7 +136,7 @@ class Worker:
         if self._scheduler is not None and event in ("schedules", "changed"):
             self._scheduler.changed(surely=event == "schedules")
         if event == "event":
-            self._control.calls.events_told.set()
+            self._control.calls.events_emitted.set()
             return
         if self._claimer is not None:
             self._claimer.notified(event)

@@ -1,4 +1,4 @@
-"""Workflows: steps and tree show them, emit tells events, answer answers questions, replay tries new code."""
+"""Workflows: steps and tree show them, emit emits events, answer answers questions, replay tries new code."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ def tree(cli: Cli, task_id: TaskId) -> None:
 def emit(
     cli: Cli,
     name: Annotated[str, argument("NAME", "The event's name.")],
-    payload: Annotated[str | None, argument("JSON", "What it tells.")] = None,
+    payload: Annotated[str | None, argument("JSON", "What it carries.")] = None,
     to: Annotated[str | None, option("ID", "The one task that it is for; without it, whoever waits.")] = None,
     withdraw: Annotated[bool, option("", "Forget the fact of this name.")] = False,
 ) -> None:
-    """Tell an event to whoever waits for it, now or later, or to one task.
+    """Emit an event to whoever waits for it, now or later, or to one task.
 
     Examples:
         tasklib emit shipped:42 '{"tracking": "XY"}'
@@ -87,7 +87,7 @@ def emit(
         cli.out.answer({"withdrawn": new}, lambda: cli.out.line("Withdrawn." if new else f"No fact {name} is known."))
         return
     new = cli.service.queue.emit(name, _json(payload), to=target)
-    said = f"Told {name}." if new else f"{name} was told before; the first counts."
+    said = f"Emitted {name}." if new else f"{name} was emitted before; the first counts."
     cli.out.answer({"new": new}, lambda: cli.out.line(said))
 
 

@@ -41,7 +41,7 @@ def shows_options(options: type) -> Callable[[F], F]:
 
 
 def explains_wrong_calls(context: type[C]) -> type[C]:
-    """Let a call that does not fit the parameters of one of the class's methods raise an error that shows how to call it."""
+    """Let a call that does not fit the parameters of the class's method raise an error that shows how to call it."""
     for name, method in list(vars(context).items()):
         if inspect.isfunction(method) and not name.startswith("_"):
             setattr(context, name, _explained(method))

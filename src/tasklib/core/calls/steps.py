@@ -259,17 +259,17 @@ class StepCalls(Calls):
         timeout_seconds: float | None = None,
         ask: str | None = None,
     ) -> Any:
-        """What the event tells, as the given type; the task waits for it without a slot.
+        """What the event carries, as the given type; the task waits for it without a slot.
 
         A message to this task (`queue.emit(..., to=id)`) is taken once, the oldest first; else a fact of that name,
-        told before or after.  With several names the first to come.  After `timeout_seconds` WaitTimeout is raised.
+        emitted before or after.  With several names the first to come.  After `timeout_seconds` WaitTimeout is raised.
         With `ask` it is a question to a person, and only the first answer to it counts.
 
         Examples:
             >>> @queue.task(context=True)
             ... def ship(ctx: TaskContext, order: int) -> float:
             ...     return ctx.wait(f"paid:{order}", float, timeout_seconds=86_400)
-            >>> told = queue.emit("paid:42", 9.9)
+            >>> is_new = queue.emit("paid:42", 9.9)
             >>> task_id = ship.submit(42)
             >>> queue.process_batch()
             1

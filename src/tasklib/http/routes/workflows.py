@@ -1,4 +1,4 @@
-"""Workflows: steps, children and questions of tasks; telling events and answering questions."""
+"""Workflows: steps, children and questions of tasks; emitting events and answering questions."""
 
 from __future__ import annotations
 
@@ -125,13 +125,13 @@ class Questions(Answer):
 
 
 class EventInput(Input):
-    """An event to tell."""
+    """An event to emit."""
 
     name: Annotated[Text, Field(max_length=200)]
     payload: Any = None
 
 
-class Told(Answer):
+class Emitted(Answer):
     """Whether the event is new: of a fact the first counts."""
 
     new: bool
@@ -189,31 +189,31 @@ async def list_questions(query: Annotated[QuestionsQuery, Query()], service: Ser
 
 
 @router.post("/events", status_code=201, **needs(Permission.OPERATE, 400, 413))
-async def emit(body: EventInput, request: Request, service: Service) -> Told:
-    """Tell a fact to whoever waits for it, now or later; the first of its name counts."""
+async def emit(body: EventInput, request: Request, service: Service) -> Emitted:
+    """Emit a fact to whoever waits for it, now or later; the first of its name counts."""
     by = principal_of(request).name
     new = await service.workflows.aemit(body.name, body.payload, by=by, audit=audit_of(request, name=body.name))
     await service.workflows.adeliver()
-    return Told(new=new)
+    return Emitted(new=new)
 
 
 @router.delete("/events/{name:path}", **needs(Permission.OPERATE, 400))
-async def withdraw(name: str, request: Request, service: Service) -> Told:
+async def withdraw(name: str, request: Request, service: Service) -> Emitted:
     """Forget a fact; `new` says whether there was one."""
-    return Told(new=await service.workflows.awithdraw(name, audit=audit_of(request, name=name)))
+    return Emitted(new=await service.workflows.awithdraw(name, audit=audit_of(request, name=name)))
 
 
-@router.post("/tasks/{task_id}/events", status_code=201, **needs(Permission.TELL, 400, 404, 409, 413))
-async def emit_to(task_id: str, body: EventInput, request: Request, service: Service) -> Told:
+@router.post("/tasks/{task_id}/events", status_code=201, **needs(Permission.EMIT, 400, 404, 409, 413))
+async def emit_to(task_id: str, body: EventInput, request: Request, service: Service) -> Emitted:
     """Send a message to one task, which takes each once, in order; a worker to one that it holds."""
     await _allow(request, task_id)
     by, audit = principal_of(request).name, audit_of(request, name=body.name)
     new = await service.workflows.aemit(body.name, body.payload, to=task_id, by=by, audit=audit)
     await service.workflows.adeliver()
-    return Told(new=new)
+    return Emitted(new=new)
 
 
-@router.post("/tasks/{task_id}/answers/{key:path}", **needs(Permission.TELL, 400, 404, 409, 413))
+@router.post("/tasks/{task_id}/answers/{key:path}", **needs(Permission.EMIT, 400, 404, 409, 413))
 async def answer(task_id: str, key: str, body: AnswerInput, request: Request, service: Service) -> Answered:
     """Answer a question that a task asks; the first answer counts."""
     await _allow(request, task_id)

@@ -32,17 +32,17 @@ class Permission(StrEnum):
     """Read one task by its id."""
     READ = "read"
     WORK = "work"
-    TELL = "tell"
-    """Tell one task an event, answer its question, spend for it; a worker only for tasks that it holds."""
+    EMIT = "emit"
+    """Emit an event to one task, answer its question, spend for it; a worker only for tasks that it holds."""
     OPERATE = "operate"
     ADMIN = "admin"
 
 
 _VIEWER = frozenset({Permission.LOOK, Permission.READ})
-_OPERATOR = _VIEWER | {Permission.SUBMIT, Permission.TELL, Permission.OPERATE}
+_OPERATOR = _VIEWER | {Permission.SUBMIT, Permission.EMIT, Permission.OPERATE}
 GRANTS: Final[Mapping[Role, frozenset[Permission]]] = {
     Role.PRODUCER: frozenset({Permission.SUBMIT, Permission.LOOK}),
-    Role.WORKER: frozenset({Permission.WORK, Permission.LOOK, Permission.TELL}),
+    Role.WORKER: frozenset({Permission.WORK, Permission.LOOK, Permission.EMIT}),
     Role.VIEWER: _VIEWER,
     Role.OPERATOR: _OPERATOR,
     Role.ADMIN: _OPERATOR | {Permission.WORK, Permission.ADMIN},

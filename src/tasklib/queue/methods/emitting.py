@@ -1,4 +1,4 @@
-"""Telling workflows something: events for whoever waits, and answers to their questions."""
+"""What workflows wait for: events for whoever waits, and answers to their questions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tasklib.storage.operations.workflows import events
 from tasklib.storage.statement import Operation
 
 
-class TellsWorkflows(QueueBase):
+class EmitsEvents(QueueBase):
     """Events and answers."""
 
     def emit(
         self, name: str, payload: Any = None, *, to: Id | None = None, connection: Any = None, withdraw: bool = False
     ) -> bool:
-        """Tell an event to whoever waits for it, now or later; False if a fact of this name was known already.
+        """Emit an event to whoever waits for it, now or later; False if a fact of this name was known already.
 
         Without `to` it is a fact: the first of its name counts and is kept.  With `to` it is a message to one task,
         which takes each once, in order.  On a `connection` it joins the caller's transaction.  `withdraw=True` forgets
@@ -40,28 +40,28 @@ class TellsWorkflows(QueueBase):
             >>> task_id.wait()
             'XY 7'
         """
-        make = self._telling(name, payload, to, withdraw)
+        make = self._emission(name, payload, to, withdraw)
         joined = self._connection(connection)
         if joined is not None:
-            return _is_told(self.database.run_on(joined, make))
-        told = self.database.run(make)
-        if not withdraw and told is not None:
-            self.database.run(lambda: events.deliver_event(told))
-        return _is_told(told)
+            return _has_changed(self.database.run_on(joined, make))
+        emitted = self.database.run(make)
+        if not withdraw and emitted is not None:
+            self.database.run(lambda: events.deliver_event(emitted))
+        return _has_changed(emitted)
 
     async def aemit(
         self, name: str, payload: Any = None, *, to: Id | None = None, connection: Any = None, withdraw: bool = False
     ) -> bool:
         """The awaiting form of `emit`."""
         require_asyncio()
-        make = self._telling(name, payload, to, withdraw)
+        make = self._emission(name, payload, to, withdraw)
         joined = self._connection(connection)
         if joined is not None:
-            return _is_told(await self.database.arun_on(joined, make))
-        told = await self.database.arun(make)
-        if not withdraw and told is not None:
-            await self.database.arun(lambda: events.deliver_event(told))
-        return _is_told(told)
+            return _has_changed(await self.database.arun_on(joined, make))
+        emitted = await self.database.arun(make)
+        if not withdraw and emitted is not None:
+            await self.database.arun(lambda: events.deliver_event(emitted))
+        return _has_changed(emitted)
 
     @operation
     def answer(self, task_id: Id, key: str, value: Any, *, by: str | None = None) -> Operation[None]:
@@ -86,7 +86,7 @@ class TellsWorkflows(QueueBase):
 
     aanswer = answer.as_async
 
-    def _telling(self, name: str, payload: Any, to: Id | None, withdraw: bool) -> Any:
+    def _emission(self, name: str, payload: Any, to: Id | None, withdraw: bool) -> Any:
         events.check_event(name)
         if withdraw:
             if to is not None or payload is not None:
@@ -94,13 +94,13 @@ class TellsWorkflows(QueueBase):
             return lambda: events.withdraw(name)
         text = events.event_text(name, payload)
         target = None if to is None else require_id(to)
-        return lambda: events.tell(name, text, target, None)
+        return lambda: events.emit(name, text, target, None)
 
     def _connection(self, connection: Any) -> Any:
         running: TaskContext | None = current_context(None) if connection is None else None
         return connection if running is None else running.transaction_of(self.database)
 
 
-def _is_told(told: int | bool | None) -> bool:
+def _has_changed(emitted: int | bool | None) -> bool:
     """Whether something changed: an event has a number, and a withdrawal says so."""
-    return told is not None and told is not False
+    return emitted is not None and emitted is not False

@@ -103,12 +103,12 @@ class Workflows(ServicePart):
     def emit(
         self, name: str, payload: Any, *, to: Id | None = None, by: str | None = None, audit: AuditEntry | None = None
     ) -> Operation[bool]:
-        """Tell an event to whoever waits for it, or to one task; False if a fact of this name was known already."""
+        """Emit an event to whoever waits for it, or to one task; False if a fact of this name was known already."""
         text = events.event_text(events.check_event(name), payload)
         target = None if to is None else require_id(to)
-        work = events.tell(name, text, target, by)
-        told = yield from self.audited(work, audit, lambda number: {"new": number is not None})
-        return told is not None
+        work = events.emit(name, text, target, by)
+        emitted = yield from self.audited(work, audit, lambda number: {"new": number is not None})
+        return emitted is not None
 
     aemit = emit.as_async
 

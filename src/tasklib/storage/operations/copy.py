@@ -95,7 +95,7 @@ def import_tasks(found: Exported) -> Operation[int]:
         yield Statement("tally_imported", {"ids": dumps(new)})
     yield COMMIT
     if found.waits:
-        # Committed, these waits are seen by whoever tells a fact from now on; what was told before is delivered again.
+        # Committed, these waits are seen by whoever emits a fact from now on; earlier ones are delivered again.
         yield Statement("redeliver_facts", {"names": dumps(sorted({each["event"] for each in found.waits}))})
     return len(new)
 

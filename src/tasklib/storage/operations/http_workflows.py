@@ -138,8 +138,8 @@ def open_wait(attempt: Attempt, wait: Wait) -> Operation[Task | None]:
         number = yield from _number(attempt)
         row = {"key": wait.key, "number": number, "kind": wait.kind, "state": "open", "digest": None, "tries": 0}
         more = {"until_in": wait.seconds, "ask": wait.question, "started_ago": 0.0, "ended": False}
-        told = [events.check_event(each) for each in wait.events]
-        yield from events.open_wait(str(attempt.task_id), attempt.version, row | more, told)
+        awaited = [events.check_event(each) for each in wait.events]
+        yield from events.open_wait(str(attempt.task_id), attempt.version, row | more, awaited)
     return task
 
 

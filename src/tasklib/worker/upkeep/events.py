@@ -1,4 +1,4 @@
-"""Delivering events that were told by SQL or in somebody's transaction.  Any worker does it; twice is harmless."""
+"""Delivering events that were emitted by SQL or in somebody's transaction.  Any worker does it; twice is harmless."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class EventDelivery(OnCall):
     """Delivers events that nobody has delivered: when the database announces one, or a look has found some."""
 
     def __init__(self, queue: TaskQueue, calls: Calls) -> None:
-        super().__init__(queue, calls, calls.events_told)
+        super().__init__(queue, calls, calls.events_emitted)
 
     async def step(self) -> None:
         """Deliver what there is."""

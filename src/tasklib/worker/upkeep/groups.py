@@ -1,4 +1,4 @@
-"""Adding up how children ended, and telling the workflows that wait for them.  Any worker does it; nobody leads."""
+"""Adding up how children ended, and notifying the workflows that wait for them.  Any worker does it; nobody leads."""
 
 from __future__ import annotations
 

@@ -223,11 +223,11 @@ class AwaitingWorkflow(_Workflow):
             else:
                 done.set_exception(error)
 
-        def tell(value: Any, error: BaseException | None) -> None:
+        def notify(value: Any, error: BaseException | None) -> None:
             with suppress(RuntimeError):  # The loop is closed by now, and nobody waits.
                 loop.call_soon_threadsafe(deliver, value, error)
 
-        start_thread(call, tell)
+        start_thread(call, notify)
         return await done
 
     async def _park(self, park: Park) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from tasklib.errors import TaskTimeout
 
 
-def start_thread(call: Callable[[], Any], tell: Callable[[Any, BaseException | None], None]) -> None:
+def start_thread(call: Callable[[], Any], notify: Callable[[Any, BaseException | None], None]) -> None:
     """Make the call in a thread of its own, in a copy of these variables; it keeps no program from ending."""
     variables = contextvars.copy_context()
 
@@ -18,9 +18,9 @@ def start_thread(call: Callable[[], Any], tell: Callable[[Any, BaseException | N
         try:
             value = variables.run(call)
         except BaseException as error:  # noqa: BLE001  whoever waits gets it
-            tell(None, error)
+            notify(None, error)
         else:
-            tell(value, None)
+            notify(value, None)
 
     threading.Thread(target=work, name="tasklib-step", daemon=True).start()
 
@@ -30,11 +30,11 @@ def call_within(seconds: float, call: Callable[[], Any]) -> Any:
     ended = threading.Event()
     outcome: list[Any] = [None, None]
 
-    def tell(value: Any, error: BaseException | None) -> None:
+    def notify(value: Any, error: BaseException | None) -> None:
         outcome[:] = value, error
         ended.set()
 
-    start_thread(call, tell)
+    start_thread(call, notify)
     if not ended.wait(seconds):
         raise TaskTimeout(seconds)
     if outcome[1] is not None:

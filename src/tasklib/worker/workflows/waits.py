@@ -101,10 +101,10 @@ class WaitLogic(History):
         kind = "wait" if question is None else "ask"
         found = yield from self._find(key, kind, None)
         if found is None:
-            # First the open step, committed; then a look for the event: whoever tells it now finds the one or is found.
+            # First the open step, committed; then a look for the event: whoever emits it now finds the one or is found.
             row = self._row(key, number, kind, None, 0) | {"until_in": seconds, "ask": question}
-            told = list(events) if question is None else []
-            yield Ask("open_wait", {"step": self._finished(row, self._timing.monotonic()), "events": told})
+            awaited = list(events) if question is None else []
+            yield Ask("open_wait", {"step": self._finished(row, self._timing.monotonic()), "events": awaited})
             self._remember(row)
         elif found.state != "open":
             return self._waited(key, found.state, found.value, values)

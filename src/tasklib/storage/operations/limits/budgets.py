@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from tasklib.errors import ClaimLost, ConfigurationError
-from tasklib.storage.operations.workflows.steps import record_steps, tell_woken
+from tasklib.storage.operations.workflows.steps import notify_woken, record_steps
 from tasklib.storage.statement import BEGIN, Operation, Statement
 
 
@@ -35,7 +35,7 @@ def set_budget(name: str, rate: float | None, burst: float | None) -> Operation[
     else:
         changed = yield Statement("set_budget", {"name": name, "rate": rate, "burst": burst})
     if changed:
-        yield from tell_woken((yield Statement("wake_for_budget", {"name": name})))
+        yield from notify_woken((yield Statement("wake_for_budget", {"name": name})))
 
 
 def list_budgets() -> Operation[list[Budget]]:

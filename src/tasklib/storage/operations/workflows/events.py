@@ -1,6 +1,6 @@
-"""Events: telling them, waiting for them, and delivering them to the steps that wait; none is lost.
+"""Events: emitting them, waiting for them, and delivering them to the steps that wait; none is lost.
 
-To tell an event is one insert.  A wait commits its open step first and then looks for the event, so that either the
+To emit an event is one insert.  A wait commits its open step first and then looks for the event, so that either the
 wait sees the event or the delivery sees the wait.  Who fills a step, or suspends its task, locks the task first.
 """
 
@@ -15,7 +15,7 @@ from tasklib.core.json_schema import misfit
 from tasklib.core.lifecycle import phase_of
 from tasklib.errors import ClaimLost, ConfigurationError, InvalidPayload, InvalidTransition, TaskNotFound
 from tasklib.storage.operations.tasks import get_task
-from tasklib.storage.operations.workflows.steps import record_steps, tell_woken
+from tasklib.storage.operations.workflows.steps import notify_woken, record_steps
 from tasklib.storage.rows import RowReader, json_value, moment, uuid
 from tasklib.storage.statement import BEGIN, COMMIT, DONE_BEFORE, Operation, Row, Statement, recall
 
@@ -37,7 +37,7 @@ def event_text(name: str, payload: Any) -> str:
     return _storable_text(f"the payload of event {name!r}", payload)
 
 
-def tell(name: str, payload: str, to: UUID | None, sender: str | None) -> Operation[int | None]:
+def emit(name: str, payload: str, to: UUID | None, sender: str | None) -> Operation[int | None]:
     """Store an event; its number, or None if a fact of this name is known already.
 
     Tried again after a lost reply it finds its own event.
@@ -46,8 +46,8 @@ def tell(name: str, payload: str, to: UUID | None, sender: str | None) -> Operat
         raise TaskNotFound(to)
     memory = yield from recall()
     own = {"token": memory.setdefault("token", str(uuid4()))}
-    told = {"name": name, "task_id": None if to is None else str(to), "payload": payload, "sender": sender}
-    rows = yield Statement("insert_event", told | own)
+    event = {"name": name, "task_id": None if to is None else str(to), "payload": payload, "sender": sender}
+    rows = yield Statement("insert_event", event | own)
     if not rows and (rows := (yield Statement("find_own_event", own))):
         memory[DONE_BEFORE] = True
     return rows[0]["id"] if rows else None
@@ -120,7 +120,7 @@ def deliver_event(event_id: int) -> Operation[None]:
 
 
 def deliver_new(limit: int = 100) -> Operation[int]:
-    """Deliver events that were told without that: by SQL, or in a transaction of the caller's; how many."""
+    """Deliver events that were emitted without that: by SQL, or in a transaction of the caller's; how many."""
     rows = yield Statement("find_new_events", {"limit": limit})
     for row in rows:
         yield from deliver_event(row["id"])
@@ -220,4 +220,4 @@ def _fill(steps: Sequence[tuple[str, str]], value: str, note: str | None) -> Ope
 
 
 def _wake(steps: Sequence[tuple[str, str]]) -> Operation[None]:
-    yield from tell_woken((yield Statement("wake_tasks", {"ids": dumps(sorted({task_id for task_id, _ in steps}))})))
+    yield from notify_woken((yield Statement("wake_tasks", {"ids": dumps(sorted({task_id for task_id, _ in steps}))})))

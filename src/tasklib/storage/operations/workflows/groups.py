@@ -16,7 +16,7 @@ from tasklib.core.task import NewTask
 from tasklib.errors import ClaimLost, PermissionDenied
 from tasklib.storage.operations.tasks import columns_of
 from tasklib.storage.operations.workflows.retrying import begin_anew, resume_tasks
-from tasklib.storage.operations.workflows.steps import record_steps, tell_woken
+from tasklib.storage.operations.workflows.steps import notify_woken, record_steps
 from tasklib.storage.rows import json_value
 from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement
 
@@ -107,7 +107,7 @@ def look_at_group(task_id: str, version: int, group_id: str) -> Operation[dict[s
 
 
 def seal_group(task_id: str, version: int, group_id: str) -> Operation[None]:
-    """No more children will come: if all have ended by now, that is told now."""
+    """No more children will come: if all have ended by now, the workflow is notified now."""
     yield BEGIN
     (group,) = yield Statement("lock_group", {"id": group_id})
     yield from _require_attempt(task_id, version)
@@ -137,7 +137,7 @@ def restart_children(task_id: str, version: int, group_id: str) -> Operation[Non
 
 
 def fold_groups() -> Operation[int]:
-    """Add up what has happened to members, tell workflows whose children have ended, and stop what is to be stopped.
+    """Add up what has happened to members, notify workflows whose children have ended, and stop what is to be stopped.
 
     Returns how many groups it has worked on; those that others work on are left for the next time.
     """
@@ -193,14 +193,14 @@ def _require_attempt(task_id: str, version: int) -> Operation[None]:
 
 
 def _fold(group_ids: Sequence[str]) -> Operation[None]:
-    """Add up tallies of groups that are locked, and tell whose children have ended."""
+    """Add up tallies of groups that are locked, and notify those whose children have ended."""
     groups = yield Statement("fold_tallies", {"ids": dumps(sorted(group_ids))})
     fired = [group for group in groups if group["fired_at"] is None and _is_awaited(group) and _is_over(group)]
     if not fired:
         return
     yield Statement("lock_tasks", {"ids": dumps(sorted({str(group["task_id"]) for group in fired}))})
     for group in fired:
-        yield from (_release(group) if group["kind"] == "after" else _tell(group))
+        yield from (_release(group) if group["kind"] == "after" else _notify(group))
     marks = [
         {"id": str(group["id"]), "fired": True, "stopped": group["stopped_at"] is not None or _is_too_much(group)}
         for group in fired
@@ -208,13 +208,13 @@ def _fold(group_ids: Sequence[str]) -> Operation[None]:
     yield Statement("mark_groups", {"batch": dumps(marks)})
     begun = sorted({str(group["task_id"]) for group in fired if group["kind"] != "after"})
     if begun:
-        yield from tell_woken((yield Statement("wake_tasks", {"ids": dumps(begun)})))
+        yield from notify_woken((yield Statement("wake_tasks", {"ids": dumps(begun)})))
     if len(begun) < len(fired):
         yield Statement("wake_workers")
 
 
 def _is_awaited(group: Row) -> bool:
-    """Whether somebody is to be told: not of children cancelled with their workflow, which run again if it does."""
+    """Whether somebody is to be notified: not of children cancelled with their workflow, which run again if it does."""
     return group["kind"] == "after" or group["stopped_at"] is None
 
 
@@ -248,7 +248,7 @@ def _release(group: Row) -> Operation[None]:
     yield Statement("skip_task", {"id": str(group["task_id"]), "error": error})
 
 
-def _tell(group: Row) -> Operation[None]:
+def _notify(group: Row) -> Operation[None]:
     """Fill the step that waits: with the child itself, or with what became of all."""
     group_id = str(group["id"])
     value = {"group": group_id, **{name: group[name] for name in ("total", "failed", "cancelled")}}

@@ -36,7 +36,7 @@ class StepInfo:
     until: datetime | None
 
 
-TOLD: Final = 300
+NOTIFIED_AT_ONCE: Final = 300
 """Woken tasks that one notification names; it takes fewer than 8,000 bytes."""
 HAS_UNDOS: Final = 2
 """In `tasks.marks`: the task has bound undos, which are submitted if it ends without success."""
@@ -113,7 +113,7 @@ def wake_parked(code: Mapping[str, str]) -> Operation[int]:
     """Let tasks run again that wait for other code than this, given as a hash by name; how many."""
     batch = dumps([{"name": name, "code": value} for name, value in sorted(code.items())])
     woken = yield Statement("wake_parked", {"batch": batch})
-    yield from tell_woken(woken)
+    yield from notify_woken(woken)
     return len(woken)
 
 
@@ -123,10 +123,12 @@ def list_parked(limit: int) -> Operation[list[Parked]]:
     return [Parked(row["name"], row["count"], moment(row["since"]), uuid(row["example"])) for row in rows]
 
 
-def tell_woken(rows: Sequence[Row]) -> Operation[None]:
-    """Tell workers of tasks that have been woken in this transaction: begun work comes before new."""
-    for first in range(0, len(rows), TOLD):
-        yield Statement("tell_woken", {"seqs": ",".join(str(row["seq"]) for row in rows[first : first + TOLD])})
+def notify_woken(rows: Sequence[Row]) -> Operation[None]:
+    """Notify workers of tasks that have been woken in this transaction: begun work comes before new."""
+    for first in range(0, len(rows), NOTIFIED_AT_ONCE):
+        yield Statement(
+            "notify_woken", {"seqs": ",".join(str(row["seq"]) for row in rows[first : first + NOTIFIED_AT_ONCE])}
+        )
 
 
 def _step(row: Row) -> dict[str, Any]:

@@ -298,8 +298,8 @@ WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid))
     AND t.waits_for IS NOT NULL AND t.waits_for NOT LIKE 'code%'
 RETURNING t.seq;
 
--- name: tell_woken
--- Tell every worker that listens which tasks have been woken: one in the middle of its claims would not come by them.
+-- name: notify_woken
+-- Notify every worker that listens which tasks have been woken: one in the middle of its claims would not come by them.
 SELECT pg_notify('{channel}', 'woken:' || :seqs::text)::text AS notified;
 
 -- name: insert_event
@@ -407,7 +407,7 @@ UPDATE {schema}.tasklib_groups AS g SET total = :total::bigint, sealed = :sealed
 
 -- name: fold_tallies
 -- Add up what has happened to the members of groups that are locked; says how far each is.  A group whose workflow was
--- deleted has told it all, and its members are to be looked at; so are those that were waited for then, and end now.
+-- deleted has said it all, and its members are to be looked at; so are those that were waited for then, and end now.
 WITH gone AS (
     DELETE FROM {schema}.tasklib_tallies AS t
     WHERE t.group_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid))
@@ -431,7 +431,7 @@ RETURNING g.id, g.task_id, g.key, g.kind, g.total, g.sealed, g.ended, g.failed, 
     g.stopped_at, g.run_if;
 
 -- name: mark_groups
--- Note that groups have told their workflows, and which of them are to be stopped; or that they are to tell again.
+-- Note that groups have notified their workflows, and which of them are to be stopped; or that they are to do so again.
 UPDATE {schema}.tasklib_groups AS g
 SET fired_at = CASE WHEN b.fired THEN coalesce(:now::timestamptz, now()) END,
     stopped_at = CASE WHEN b.stopped THEN coalesce(g.stopped_at, :now::timestamptz, now()) END,

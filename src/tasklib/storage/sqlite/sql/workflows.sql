@@ -244,7 +244,7 @@ SET waits_for = NULL, next_retry_at = NULL, retry_count = 0, updated_at = :now
 WHERE id IN (SELECT i.value FROM json_each(:ids) AS i) AND waits_for IS NOT NULL AND waits_for NOT LIKE 'code%'
 RETURNING seq;
 
--- name: tell_woken
+-- name: notify_woken
 -- Differs by necessity: idle workers see by themselves that the file has changed, and every claim looks at everything.
 SELECT :seqs AS notified WHERE false;
 
@@ -341,7 +341,7 @@ UPDATE tasklib_groups SET total = :total, sealed = :sealed WHERE id = :id;
 
 -- name: fold_tallies
 -- Add up what has happened to the members of groups that are locked; says how far each is.  A group whose workflow was
--- deleted has told it all, and its members are to be looked at; so are those that were waited for then, and end now.
+-- deleted has said it all, and its members are to be looked at; so are those that were waited for then, and end now.
 UPDATE tasklib_groups
 SET ended = tasklib_groups.ended + s.ended, failed = tasklib_groups.failed + s.failed,
     cancelled = tasklib_groups.cancelled + s.cancelled,
@@ -362,7 +362,7 @@ SELECT g.id, g.task_id, g.key, g.kind, g.total, g.sealed, g.ended, g.failed, g.c
 FROM tasklib_groups AS g WHERE g.id IN (SELECT i.value FROM json_each(:ids) AS i);
 
 -- name: mark_groups
--- Note that groups have told their workflows, and which of them are to be stopped; or that they are to tell again.
+-- Note that groups have notified their workflows, and which of them are to be stopped; or that they are to do so again.
 UPDATE tasklib_groups
 SET fired_at = CASE WHEN b.value ->> 'fired' THEN :now END,
     stopped_at = CASE WHEN b.value ->> 'stopped' THEN coalesce(stopped_at, :now) END,
