@@ -155,6 +155,24 @@ async def test_a_forgotten_await_is_said() -> None:
 # What other task queues call it
 
 
+def test_a_wait_that_would_block_its_own_worker_is_refused(queue: TaskQueue) -> None:
+    @queue.task
+    def other() -> None: ...
+
+    @queue.task(max_retries=0)
+    async def impatient() -> None:
+        other.submit().wait()
+
+    task_id = impatient.submit()
+    queue.process_batch()
+
+    assert "wait() blocks, and here it would block the event loop on which a worker runs" in str(
+        queue.get(task_id).error
+    )
+    queue.process_batch()
+    assert queue.worker_loops == []
+
+
 def test_methods_of_other_task_queues_are_answered_with_what_to_write(queue: TaskQueue) -> None:
     @queue.task
     def notify(who: str) -> None: ...

@@ -48,6 +48,8 @@ class QueueBase:
         self.header_sources: list[HeaderSource] = []
         self.senders: list[Sender] = []
         self.declared_schedules: list[Plan] = []
+        self.worker_loops: list[asyncio.AbstractEventLoop] = []
+        """On each of them a worker of this queue runs; twice if two do."""
         self._before_close: list[Callable[[], Awaitable[None]]] = []
         self._database = store or guarded(connect(self.config, clock), self.config, given=database is not None)
         note_queue(self)

@@ -22,13 +22,13 @@ class TaskResults:
     def wait_for_result(self, task_id: UUID, timeout: float | None) -> Any:
         """The value, once the task has completed; WaitTimeout or TaskFailed if it does not."""
         queue = self._queue
-        return result_of(wait_blocking(queue.database, queue.timing, task_id, timeout), queue.registry)
+        return result_of(wait_blocking(queue, task_id, timeout), queue.registry)
 
     async def await_result(self, task_id: UUID, timeout: float | None) -> Any:
         """The awaiting form of `wait_for_result`."""
         require_asyncio()
         queue = self._queue
-        return result_of(await wait_async(queue.database, queue.timing, task_id, timeout), queue.registry)
+        return result_of(await wait_async(queue, task_id, timeout), queue.registry)
 
 
 def result_of(task: Task, known: Registry) -> Any:

@@ -5,40 +5,37 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Generator
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 from uuid import UUID
-from weakref import WeakSet
 
 from tasklib.core.task import Task
 from tasklib.core.time.timing import Timing
 from tasklib.errors import ConfigurationError, TaskNotFound, WaitTimeout
-from tasklib.storage.database import Database
+from tasklib.queue.base import QueueBase
 from tasklib.storage.operations.tasks import get_task, watch_task
 from tasklib.storage.statement import Operation
 
 LOOK_SECONDS = 1.0
-WORKING: Final = WeakSet[asyncio.AbstractEventLoop]()
-"""Event loops of this program on which a worker runs."""
 
 Look: TypeAlias = Callable[[], Operation[Task | None]]
 Steps: TypeAlias = Generator[Look | float, Task | None, Task]
 
 
-def wait_blocking(database: Database, timing: Timing, task_id: UUID, timeout: float | None) -> Task:
+def wait_blocking(queue: QueueBase, task_id: UUID, timeout: float | None) -> Task:
     """The finished task, blocking this thread until then."""
     woken = threading.Event()
-    stop = database.subscribe(_listener(task_id, woken.set))
+    stop = queue.database.subscribe(_listener(task_id, woken.set))
     try:
-        steps = _wait(timing, task_id, timeout)
+        steps = _wait(queue.timing, task_id, timeout)
         step = next(steps)
         while True:
             if isinstance(step, int | float):
-                _refuse_to_block_a_worker()
+                _refuse_to_block_a_worker(queue)
                 woken.wait(step)
                 woken.clear()
                 step = steps.send(None)
             else:
-                step = steps.send(database.run(step))
+                step = steps.send(queue.database.run(step))
     except StopIteration as stopped:
         finished: Task = stopped.value
         return finished
@@ -46,7 +43,7 @@ def wait_blocking(database: Database, timing: Timing, task_id: UUID, timeout: fl
         stop()
 
 
-async def wait_async(database: Database, timing: Timing, task_id: UUID, timeout: float | None) -> Task:
+async def wait_async(queue: QueueBase, task_id: UUID, timeout: float | None) -> Task:
     """The finished task, awaited."""
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
 
@@ -54,17 +51,17 @@ async def wait_async(database: Database, timing: Timing, task_id: UUID, timeout:
         if not loop.is_closed():
             loop.call_soon_threadsafe(woken.set)
 
-    stop = await asyncio.to_thread(database.subscribe, _listener(task_id, wake))
+    stop = await asyncio.to_thread(queue.database.subscribe, _listener(task_id, wake))
     try:
-        steps = _wait(timing, task_id, timeout)
+        steps = _wait(queue.timing, task_id, timeout)
         step = next(steps)
         while True:
             if isinstance(step, int | float):
-                await timing.wait(woken, step)
+                await queue.timing.wait(woken, step)
                 woken.clear()
                 step = steps.send(None)
             else:
-                step = steps.send(await database.arun(step))
+                step = steps.send(await queue.database.arun(step))
     except StopIteration as stopped:
         finished: Task = stopped.value
         return finished
@@ -82,12 +79,12 @@ def _listener(task_id: UUID, wake: Callable[[], object]) -> Callable[[str], None
     return listen
 
 
-def _refuse_to_block_a_worker() -> None:
+def _refuse_to_block_a_worker(queue: QueueBase) -> None:
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
         return
-    if loop in WORKING:
+    if loop in queue.worker_loops:
         raise ConfigurationError(
             "wait() blocks, and here it would block the event loop on which a worker runs; await it instead: "
             "`await task_id.await_(...)` or `await queue.await_(...)`"

@@ -21,7 +21,6 @@ from tasklib.core.retry import OUTAGE_PAUSE
 from tasklib.core.time.timing import Timing
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError, WorkerStuck
 from tasklib.queue import TaskQueue
-from tasklib.queue.wait_for_end import WORKING
 from tasklib.storage.database import Database
 from tasklib.storage.operations import statistics, workers
 from tasklib.storage.operations.limits import pauses
@@ -177,11 +176,11 @@ class Worker:
         """Run `work` so that the tasks here can neither cancel the worker nor stop its event loop."""
         self._loop = asyncio.get_running_loop()
         keep_running(self._loop)
-        WORKING.add(self._loop)
+        self._queue.worker_loops.append(self._loop)
         try:
             ended_by = await own_task(self._until_exit(work))
         finally:
-            WORKING.discard(self._loop)
+            self._queue.worker_loops.remove(self._loop)
         if ended_by is not None:
             raise ended_by
 

@@ -109,12 +109,12 @@ class ReadsTasks(QueueBase):
             >>> task.state.value, task.result, len(task.history)
             ('completed', {'value': 3}, 1)
         """
-        return wait_blocking(self.database, self.timing, require_id(task_id), timeout)
+        return wait_blocking(self, require_id(task_id), timeout)
 
     async def await_(self, task_id: Id, timeout: float | None = None) -> Task:
         """The awaiting form of `wait`."""
         require_asyncio()
-        return await wait_async(self.database, self.timing, require_id(task_id), timeout)
+        return await wait_async(self, require_id(task_id), timeout)
 
     @operation
     def workers(self) -> Operation[Sequence[WorkerInfo]]:
