@@ -250,11 +250,11 @@ class Worker:
         instance = Instance(queue, self._runner, self._control, heartbeat)
         claimer = self._claimer = Claimer(instance, self._runner, self._selection, self._wakeups)
         if work is Claimer.run:
-            self._scheduler = Scheduler(queue, instance.errands)
+            self._scheduler = Scheduler(queue, instance.poll_batch)
             rules = parse_retention(queue.config.retention)
             retention = [RetentionService(queue, rules)] if rules else []
             calls = self._control.calls
-            upkeep = (MetricsService(queue, self._runner.metrics, instance.errands), self._scheduler, *retention)
+            upkeep = (MetricsService(queue, self._runner.metrics, instance.poll_batch), self._scheduler, *retention)
             instance.start(*upkeep, EventDelivery(queue, calls), GroupFold(queue, calls))
         else:  # for one batch only
             instance.start()

@@ -43,7 +43,7 @@ class Claimer:
         self._database = instance.database
         self._control = instance.control
         self._timing = instance.control.timing
-        self._errands = instance.errands
+        self._poll_batch = instance.poll_batch
         self._runner = runner
         self._held = runner.held
         self._finisher = runner.finisher
@@ -222,7 +222,7 @@ class Claimer:
             try:
                 await self._until_due(claimed, poll)
             finally:
-                self._errands.no_poll()
+                self._poll_batch.no_poll()
         else:
             pause = max(poll, self._instance.recovery.fleet / FLEET_LOOKS * random.uniform(0.8, 1.2))
             await self._control.sleep(_soonest(pause, self._selection.limits.next_in))
@@ -237,7 +237,7 @@ class Claimer:
             wait = _soonest(poll, next_due_in, self._selection.limits.next_in)
             polls = may_look and wait == poll
             if polls:
-                self._errands.expect_poll(poll)
+                self._poll_batch.expect_poll(poll)
             woken = await self._control.sleep(wait)
             # A notification of PostgreSQL is of a task; SQLite's watcher tells of every change, also of our heartbeats.
             if not polls or (woken and self._database.dialect == "postgres"):
@@ -253,7 +253,7 @@ class Claimer:
         """Look for work of any kind, and go on being notified of it; who is needed for some is called."""
         names = self._selection.names()
         seconds = None if self._timing.monotonic() < self._notify_until - 2 * poll else self._notify_seconds
-        seen = await self._errands.poll(lambda: claims.look_around(self._instance.id, names, notify_for=seconds))
+        seen = await self._poll_batch.poll(lambda: claims.look_around(self._instance.id, names, notify_for=seconds))
         if seconds is not None:
             self._notify_until = self._timing.monotonic() + seconds if seen.is_notified else 0.0
         self._control.calls.looked(events=seen.events, groups=seen.groups)

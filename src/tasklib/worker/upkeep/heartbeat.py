@@ -15,7 +15,7 @@ from tasklib.queue import TaskQueue
 from tasklib.storage.database import Database
 from tasklib.storage.operations import workers
 from tasklib.storage.statement import Operation
-from tasklib.worker.upkeep.errands import Errands
+from tasklib.worker.upkeep.poll_batch import PollBatch
 from tasklib.worker.upkeep.service import Periodic
 
 FAILING_SECONDS = 1.0
@@ -153,10 +153,10 @@ class Heartbeat:
 class HeartbeatWithPoll(Periodic):
     """Sends the heartbeat of an idle worker with a poll, shortly before the thread would; else it is left to that."""
 
-    def __init__(self, queue: TaskQueue, heartbeat: Heartbeat, errands: Errands) -> None:
+    def __init__(self, queue: TaskQueue, heartbeat: Heartbeat, poll_batch: PollBatch) -> None:
         super().__init__(queue, queue.config.poll_interval_seconds)
         self._heartbeat = heartbeat
-        self._errands = errands
+        self._poll_batch = poll_batch
 
     def pause(self) -> float:
         """Seconds until the poll comes that is the last before the next beat is due."""
@@ -171,8 +171,8 @@ class HeartbeatWithPoll(Periodic):
             asked = self.timing.monotonic()
             return workers.beat(heartbeat.instance, heartbeat.owner.worker_info())
 
-        if self._errands.has_poll(heartbeat.due_in - MARGIN_SECONDS):
-            known = await self._errands.run(beat, within=self.interval)
+        if self._poll_batch.has_poll(heartbeat.due_in - MARGIN_SECONDS):
+            known = await self._poll_batch.run(beat, within=self.interval)
             heartbeat.came_with_poll(asked, known=known)
         else:
             await self.timing.sleep(self.interval)

@@ -8,8 +8,8 @@ from tasklib.queue import TaskQueue
 from tasklib.storage.database import Database
 from tasklib.worker.control import WorkerControl
 from tasklib.worker.execution.runner import Runner
-from tasklib.worker.upkeep.errands import Errands
 from tasklib.worker.upkeep.heartbeat import Heartbeat, HeartbeatWithPoll
+from tasklib.worker.upkeep.poll_batch import PollBatch
 from tasklib.worker.upkeep.recovery import Recovery
 from tasklib.worker.upkeep.self_fence import SelfFence
 from tasklib.worker.upkeep.service import Periodic
@@ -26,14 +26,14 @@ class Instance:
         self.worker_id = runner.settings.worker_id
         self._heartbeat = heartbeat
         self.fence = SelfFence(queue, runner, heartbeat)
-        self.errands = Errands(queue.database, queue.timing)
-        self.recovery = Recovery(queue, heartbeat, self.errands)
+        self.poll_batch = PollBatch(queue.database, queue.timing)
+        self.recovery = Recovery(queue, heartbeat, self.poll_batch)
         self._services: list[Periodic] = [
             LeaseRenewal(queue, runner),
             RequestWatch(queue, control, runner),
             self.recovery,
             self.fence,
-            HeartbeatWithPoll(queue, heartbeat, self.errands),
+            HeartbeatWithPoll(queue, heartbeat, self.poll_batch),
         ]
 
     def start(self, *others: Periodic) -> None:

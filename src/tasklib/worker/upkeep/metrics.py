@@ -8,7 +8,7 @@ from tasklib.queue import TaskQueue
 from tasklib.storage.database import Database
 from tasklib.storage.operations import statistics
 from tasklib.worker.recording.metrics import Metrics
-from tasklib.worker.upkeep.errands import Errands
+from tasklib.worker.upkeep.poll_batch import PollBatch
 from tasklib.worker.upkeep.service import Periodic
 
 IDLE_LOOK_SECONDS = 30.0
@@ -19,9 +19,9 @@ somebody does that."""
 class MetricsService(Periodic):
     """Adds what was counted, and thins the statistics out unless another worker does."""
 
-    def __init__(self, queue: TaskQueue, metrics: Metrics, errands: Errands) -> None:
+    def __init__(self, queue: TaskQueue, metrics: Metrics, poll_batch: PollBatch) -> None:
         super().__init__(queue, max(1.0, queue.config.heartbeat_interval_seconds))
-        self._errands = errands
+        self._poll_batch = poll_batch
         self._metrics = metrics
         self._looked = -inf
 
@@ -30,7 +30,7 @@ class MetricsService(Periodic):
         now = self.timing.monotonic()
         if await flush(self.database, self._metrics) or now - self._looked >= IDLE_LOOK_SECONDS:
             self._looked = now
-            await self._errands.run(lambda: statistics.keep_statistics(), within=self.interval)
+            await self._poll_batch.run(lambda: statistics.keep_statistics(), within=self.interval)
 
 
 async def flush(database: Database, metrics: Metrics) -> bool:

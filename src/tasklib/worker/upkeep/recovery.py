@@ -9,8 +9,8 @@ from tasklib.core.time.liveness import LOOKS, Sighting, Watch
 from tasklib.queue import TaskQueue
 from tasklib.storage.operations import workers
 from tasklib.storage.statement import Operation
-from tasklib.worker.upkeep.errands import Errands
 from tasklib.worker.upkeep.heartbeat import Heartbeat
+from tasklib.worker.upkeep.poll_batch import PollBatch
 from tasklib.worker.upkeep.service import Periodic
 
 SWEEPS = 2
@@ -22,7 +22,7 @@ LEASE_PATIENCE = 0.5
 does it once more in this time, also after an outage or a step of the database's clock."""
 SHORTEST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 60.0
-ERRAND = 1 / 6
+POLL_WAIT = 1 / 6
 """The part of the interval for which a look may wait for an idle worker's poll."""
 
 log = logging.getLogger("tasklib.worker")
@@ -35,14 +35,16 @@ class Recovery(Periodic):
     enough are recovered from, if their heartbeat has not changed since.
     """
 
-    def __init__(self, queue: TaskQueue, heartbeat: Heartbeat | None = None, errands: Errands | None = None) -> None:
+    def __init__(
+        self, queue: TaskQueue, heartbeat: Heartbeat | None = None, poll_batch: PollBatch | None = None
+    ) -> None:
         """With a heartbeat, others are declared dead only while that is steady; without one, by its looks alone."""
         config = queue.config
         super().__init__(queue, min(config.worker_timeout_seconds / LOOKS, LONGEST_PAUSE_SECONDS))
         self._backoff = config.backoff
         self._lease_patience = max(config.worker_timeout_seconds, LEASE_PATIENCE * config.lock_timeout_seconds)
         self._heartbeat = heartbeat
-        self._errands = errands or Errands(queue.database, queue.timing)
+        self._poll_batch = poll_batch or PollBatch(queue.database, queue.timing)
         self._watch = Watch()
         self.fleet = 1
         """How many workers are alive, as far as this one has looked."""
@@ -68,7 +70,7 @@ class Recovery(Periodic):
             asked = self.timing.monotonic()
             return workers.look_for_silent(lease_patience=patience)
 
-        seen = await self._errands.run(look, within=self.interval * ERRAND)
+        seen = await self._poll_batch.run(look, within=self.interval * POLL_WAIT)
         silent = self._watch.note(seen, asked=asked, answered=self.timing.monotonic())
         self.fleet = max(1, sum(each.version is None and not each.is_overdue for each in seen))
         # Asked only now: the look itself may have spanned an outage.
@@ -79,8 +81,8 @@ class Recovery(Periodic):
 
     async def _recover_orphans(self) -> None:
         before = self._orphans_before
-        recovery = await self._errands.run(
-            lambda: workers.recover_orphans(self._backoff, before=before), within=self.interval * ERRAND
+        recovery = await self._poll_batch.run(
+            lambda: workers.recover_orphans(self._backoff, before=before), within=self.interval * POLL_WAIT
         )
         self._orphans_before = recovery.before
         self._report(recovery)

@@ -10,7 +10,7 @@ from tasklib.core.time.timing import Timer
 from tasklib.queue import TaskQueue
 from tasklib.storage.operations import schedules
 from tasklib.storage.operations.clock import read_clock
-from tasklib.worker.upkeep.errands import Errands
+from tasklib.worker.upkeep.poll_batch import PollBatch
 from tasklib.worker.upkeep.service import Periodic
 
 LOOK_SECONDS = 15.0
@@ -24,10 +24,10 @@ log = logging.getLogger("tasklib.worker")
 class Scheduler(Periodic):
     """Sleeps until the next tick, and makes its task."""
 
-    def __init__(self, queue: TaskQueue, errands: Errands) -> None:
+    def __init__(self, queue: TaskQueue, poll_batch: PollBatch) -> None:
         super().__init__(queue, max(LOOK_SECONDS, queue.config.poll_interval_seconds))
         self._queue = queue
-        self._errands = errands
+        self._poll_batch = poll_batch
         self._is_urgent = True
         """Whether there may be a tick: if not, the next look can wait for a poll."""
         self._plans = list(queue.declared_schedules)
@@ -78,7 +78,7 @@ class Scheduler(Periodic):
         self._looked = self.timing.monotonic()
         within = 0.0 if self._is_urgent or self._next_look is not None else UNSURE_SECONDS
         self._is_urgent = False
-        self._next_look = await self._errands.run(lambda: schedules.next_tick(), within=within)
+        self._next_look = await self._poll_batch.run(lambda: schedules.next_tick(), within=within)
         if self._next_look is not None and self._next_look <= 0:
             if made := await self.database.arun(lambda: schedules.fire_schedules(self._queue.scheduled_task)):
                 log.info("schedules made %d tasks", made)

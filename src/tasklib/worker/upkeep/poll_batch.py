@@ -17,17 +17,17 @@ Make = Callable[[], Operation[Any]]
 """Makes an operation, each time it is tried."""
 
 NO_POLL: Final = object()
-"""The answer to an errand whose poll did not come, or failed."""
+"""The answer to an operation whose poll did not come, or failed."""
 
 
-class Errand(NamedTuple):
+class Waiting(NamedTuple):
     """An operation that waits for the next poll."""
 
     make: Make
     answer: asyncio.Future[Any]
 
 
-class Errands:
+class PollBatch:
     """Small operations that can wait for a moment, and go with the poll of an idle claimer."""
 
     def __init__(self, database: Database, timing: Timing) -> None:
@@ -35,14 +35,14 @@ class Errands:
         self._timing = timing
         self._next_poll: float | None = None
         self._poll_seconds = 0.0
-        self._waiting: list[Errand] = []
+        self._waiting: list[Waiting] = []
 
     async def run(self, make: Callable[[], Operation[T]], *, within: float) -> T:
         """The answer of an operation, by the next poll if there is one within so many seconds, else asked for now."""
         if self.has_poll(within):
-            errand = Errand(make, asyncio.get_running_loop().create_future())
-            self._waiting.append(errand)
-            answer = await errand.answer
+            waiting = Waiting(make, asyncio.get_running_loop().create_future())
+            self._waiting.append(waiting)
+            answer = await waiting.answer
             if answer is not NO_POLL:
                 found: T = answer
                 return found
@@ -59,32 +59,32 @@ class Errands:
 
     async def poll(self, look: Callable[[], Operation[T]]) -> T:
         """The answer of the claimer's own look; all that has waited for it is asked together with it."""
-        errands = self._take()
+        waiting = self._take()
         self.expect_poll(self._poll_seconds)  # What is asked from now on waits for the next, which likely comes.
-        if errands:
-            makes = [look, *(each.make for each in errands)]
+        if waiting:
+            makes = [look, *(each.make for each in waiting)]
             try:
                 seen, *answers = await self._database.arun(lambda: self._together(makes))
             except TaskLibError:
-                _answer(errands, [NO_POLL] * len(errands))  # Each asks by itself, and so does the look.
+                _answer(waiting, [NO_POLL] * len(waiting))  # Each asks by itself, and so does the look.
             except BaseException:
-                _answer(errands, [NO_POLL] * len(errands))
+                _answer(waiting, [NO_POLL] * len(waiting))
                 raise
             else:
-                _answer(errands, answers)
+                _answer(waiting, answers)
                 found: T = seen
                 return found
         return await self._database.arun(look)
 
     def no_poll(self) -> None:
         """The claimer has something better to do: whoever waited for its poll asks by itself."""
-        errands = self._take()
-        _answer(errands, [NO_POLL] * len(errands))
+        waiting = self._take()
+        _answer(waiting, [NO_POLL] * len(waiting))
 
-    def _take(self) -> list[Errand]:
+    def _take(self) -> list[Waiting]:
         self._next_poll = None
-        errands, self._waiting = self._waiting, []
-        return [each for each in errands if not each.answer.done()]  # Not of those who were stopped meanwhile.
+        waiting, self._waiting = self._waiting, []
+        return [each for each in waiting if not each.answer.done()]  # Not of those who were stopped meanwhile.
 
     def _together(self, makes: Sequence[Make]) -> Operation[list[Any]]:
         operations = [make() for make in makes]
@@ -97,7 +97,7 @@ class Errands:
         return answers
 
 
-def _answer(errands: Sequence[Errand], answers: Sequence[Any]) -> None:
-    for errand, answer in zip(errands, answers, strict=True):
-        if not errand.answer.done():
-            errand.answer.set_result(answer)
+def _answer(waiting: Sequence[Waiting], answers: Sequence[Any]) -> None:
+    for each, answer in zip(waiting, answers, strict=True):
+        if not each.answer.done():
+            each.answer.set_result(answer)
