@@ -82,6 +82,29 @@ export function mark(moment: number, apart: number): string {
   return (apart >= 86_400 ? day : apart < 60 ? seconds : minutes).format(moment);
 }
 
+/** Seconds between marks on an axis of time that people can count in. */
+const APART = [1, 5, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800];
+
+/** Round moments from one moment to another, in the zone that is shown: at most so many, and how many seconds apart. */
+export function moments(since: number, until: number, most: number): { at: number[]; apart: number } {
+  const apart = APART.find((each) => (until - since) / 1000 / each <= most) ?? APART[APART.length - 1]!;
+  const offset = utc.value ? 0 : new Date(until).getTimezoneOffset() * 60_000;
+  const step = apart * 1000;
+  const at: number[] = [];
+  for (let each = Math.ceil((since - offset) / step) * step + offset; each <= until; each += step) at.push(each);
+  return { at, apart };
+}
+
+/** The zone in which moments are shown, as short as it is written: `CET`. */
+export const zoneOf = (moment: string): string => timeOfDay(moment).split(" ").slice(1).join(" ");
+
+/** A part of all in percent, as exact as it says something: `14.9 %`, but `99.95 %`. */
+export function percent(value: number | null): string {
+  if (value === null) return "–";
+  const fine = value > 99 && value < 100 ? 3 : value && value < 1 ? 2 : 1;
+  return `${Number(value.toFixed(fine)).toLocaleString("en-GB", { minimumFractionDigits: 1, maximumFractionDigits: 3 })} %`;
+}
+
 /** A moment to come, as short as it can be told: the time if it is today, else the day too. */
 export function whenInWords(moment: string): string {
   const { day, brief, minutes } = formats.value;

@@ -10,7 +10,8 @@ export function lazily<P extends object = object>(title: string, load: () => Pro
     const [Page, setPage] = useState<ComponentType<P> | null>(() => loaded);
     const [failed, setFailed] = useState(false);
     useEffect(() => {
-      if (loaded) return;
+      // It may have come for another place between the first drawing and this.
+      if (loaded) return setPage(() => loaded);
       load().then(
         (page) => setPage(() => (loaded = page)),
         () => setFailed(true),

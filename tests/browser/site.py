@@ -16,6 +16,9 @@ from starlette.applications import Starlette
 from tasklib import Abort, AsyncTaskContext, Config, TaskContext, TaskQueue
 from tasklib.worker import Worker, WorkerSettings
 
+FAILING = "ledger." + "reconcile_" * 16
+"""A name that is wider than a screen, of a task that fails."""
+
 
 @dataclass
 class Verdict:
@@ -113,6 +116,10 @@ def define_tasks(queue: TaskQueue, gate: threading.Event) -> None:
     async def charge(order: int) -> None:
         raise Abort(f"order {order}: card declined")
 
+    @queue.task(name=FAILING, max_retries=0)
+    async def reconcile() -> None:
+        raise Abort("the sums differ")
+
     @queue.task(name="page.crawl", max_retries=3)
     async def crawl(url: str) -> None:
         raise ConnectionResetError(f"{url} hung up")
@@ -124,8 +131,11 @@ def define_tasks(queue: TaskQueue, gate: threading.Event) -> None:
     @queue.task(name="image.resize")
     async def resize(picture: str, ctx: TaskContext) -> str:
         ctx.progress(0.4, "tile 4 of 10")
+        for tile in range(40):
+            ctx.log.info("tile %d is read", tile)
         ctx.log.info("resizing %s", picture)
         await asyncio.to_thread(gate.wait)
+        ctx.log.info("saved")
         return picture
 
     @queue.task(name="label.print", max_retries=0)

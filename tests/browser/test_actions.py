@@ -95,6 +95,12 @@ def test_what_is_selected_is_counted_then_changed(page: Page, site: Site, queue:
     assert queue.count() == 1
 
 
+def changes_made(page: Page, site: Site) -> list[str]:
+    """What the audit log has, the oldest first."""
+    entries = page.request.get(f"{site.url}/api/audit").json()["entries"]
+    return [each["action"] for each in reversed(entries)]
+
+
 def test_all_that_match_are_counted_then_changed(page: Page, site: Site, queue: TaskQueue) -> None:
     cancelled(queue, "email.send", 60)
     cancelled(queue, "image.resize", 2)
@@ -103,9 +109,11 @@ def test_all_that_match_are_counted_then_changed(page: Page, site: Site, queue: 
     expect(page.get_by_role("dialog")).to_contain_text("that takes tasks that are retrying, failed, buried")
     page.keyboard.press("Escape")
     page.get_by_label("Cancelled").check()
+    before = changes_made(page, site)
     page.get_by_role("button", name="Retry all").click()
     assert "60 tasks that match the filter" in confirm(page, "Retry")
     eventually(lambda: queue.count(state="pending") == 60)
+    assert changes_made(page, site) == [*before, "act_on_matching"], "one change, however many tasks"
     page.get_by_label("Cancelled").uncheck()
     page.get_by_role("button", name="Cancel all").click()
     assert "60 tasks" in confirm(page, "Cancel")
@@ -238,6 +246,7 @@ def test_selected_tasks_are_retried_cancelled_and_let_go(page: Page, site: Site,
     page.get_by_role("button", name="Delete all").click()
     assert "3 tasks that match the filter" in confirm(page, "Delete")
     expect(page.get_by_text("No task matches this filter.")).to_be_visible()
+    expect(page.get_by_role("button", name="Delete all"), "there is nothing to delete").to_have_count(0)
     assert queue.count() == 0
 
 

@@ -14,6 +14,8 @@ from tasklib.storage.operations.reading.lists import FEW_ROWS
 from tests.browser.site import Site
 from tests.fixtures.waiting import eventually
 
+AT_ITS_END = "log => log.scrollHeight - log.scrollTop - log.clientHeight < 8"
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
@@ -34,7 +36,13 @@ def test_a_task_is_followed_from_its_start_to_its_end(page: Page, site: Site) ->
     row.get_by_role("link", name="image.resize").click()
     expect(page.get_by_text("tile 4 of 10")).to_be_visible()
     expect(page.get_by_text("resizing cat.jpg")).to_be_visible()
+    log = page.get_by_role("log")
+    assert log.evaluate(f"log => log.scrollHeight > log.clientHeight && ({AT_ITS_END})(log)"), (
+        "opens at its newest line"
+    )
     site.gate.set()
+    expect(log).to_contain_text("saved")
+    eventually(lambda: log.evaluate(AT_ITS_END))
     expect(page.get_by_role("heading", name="image.resize").get_by_text("Completed")).to_be_visible()
     expect(page.get_by_role("img", name="attempt 1 completed")).to_be_visible()
 

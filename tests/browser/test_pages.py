@@ -32,7 +32,13 @@ EVERY_VIEW: tuple[View, ...] = (
     *(("desktop", "light"), ("desktop", "dark"), ("wide", "light"), ("wide", "dark")),
     *(("phone", "light"), ("phone", "dark")),
 )
-TWO_VIEWS: tuple[View, ...] = (("desktop", "light"), ("phone", "dark"))
+TWO_VIEWS: tuple[View, View] = (("desktop", "light"), ("phone", "dark"))
+PAIRS: tuple[tuple[View, View], ...] = (
+    TWO_VIEWS,
+    (("phone", "light"), ("wide", "dark")),
+    (("wide", "light"), ("desktop", "dark")),
+)
+"""Each page in two widths and both themes, and every width in both themes over three pages."""
 PAGES = {
     "overview": ("/", "Last failures"),
     "overview-hour": ("/?range=1h", "Queue wait"),
@@ -137,8 +143,8 @@ def violations(page: Page, rules: list[str] = RULES) -> list[str]:
     return [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found["violations"]]
 
 
-def look_at(page: Page, picture: str, views: tuple[View, ...] = EVERY_VIEW) -> list[str]:
-    """What is wrong on a screen and on a phone, in light and dark; a picture of each is taken."""
+def look_at(page: Page, picture: str, views: tuple[View, ...] = TWO_VIEWS) -> list[str]:
+    """What is wrong in these views, and whether it fits into any width; a picture of each view is taken."""
     found: list[str] = []
     seen: set[str] = set()
     for width, theme in views:
@@ -148,9 +154,17 @@ def look_at(page: Page, picture: str, views: tuple[View, ...] = EVERY_VIEW) -> l
         rules = ["color-contrast"] if width in seen else RULES
         seen.add(width)
         found += [f"{width}, {theme}: {each}" for each in violations(page, rules)]
-        if page.evaluate("document.documentElement.scrollWidth") > WIDTHS[width]:
-            found.append(f"{width}: wider than the screen")
         take_picture(page, f"{picture}-{width}-{theme}", full_page=width == "phone")
+    return found + too_wide(page)
+
+
+def too_wide(page: Page) -> list[str]:
+    """The widths of a screen into which the page does not fit."""
+    found: list[str] = []
+    for name, width in WIDTHS.items():
+        page.set_viewport_size({"width": width, "height": 900})
+        if page.evaluate("document.documentElement.scrollWidth") > width:
+            found.append(f"{name}: wider than the screen")
     return found
 
 
@@ -171,9 +185,19 @@ def test_a_page(name: str, walk: Walk, site: Site, ids: dict[str, str]) -> None:
     expect(page.locator(".bone")).to_have_count(0)
     assert page.evaluate("window.shifted") <= STEADY, "nothing jumps when it is there"
 
-    assert look_at(page, name) == []
+    assert look_at(page, name, PAIRS[list(PAGES).index(name) % len(PAIRS)]) == []
     assert page.title().endswith("tasklib")
     assert walk.wrong == []
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_in_every_view(name: str, walk: Walk, site: Site, ids: dict[str, str]) -> None:
+    path, text = PAGES[name]
+    walk.go(site, path.format(**ids))
+    expect(walk.page.get_by_text(text).first).to_be_visible()
+    expect(walk.page.locator(".bone")).to_have_count(0)
+    assert look_at(walk.page, name, EVERY_VIEW) == []
 
 
 @pytest.fixture(scope="module")
@@ -188,6 +212,7 @@ def test_a_page_says_that_it_cannot_be_read_and_what_to_do_when_there_is_nothing
     path: str, walk: Walk, empty_site: Site
 ) -> None:
     page, name = walk.page, path.replace("/", "-")
+    one, other = TWO_VIEWS if list(EMPTY).index(path) % 2 else TWO_VIEWS[::-1]
     nothing = page.get_by_text(EMPTY[path])
     walk.go(empty_site, "/nowhere")
     with walk.answers_lost():
@@ -195,10 +220,10 @@ def test_a_page_says_that_it_cannot_be_read_and_what_to_do_when_there_is_nothing
         expect(page.get_by_role("alert").filter(has_text="The service cannot be reached.").first).to_be_visible()
         expect(page.locator(".bone")).to_have_count(0)
         expect(nothing).to_have_count(0)
-        assert look_at(page, f"unreadable{name}", TWO_VIEWS) == []
+        assert look_at(page, f"unreadable{name}", (one,)) == []
     page.evaluate("document.querySelectorAll('.trouble button').forEach((button) => button.click())")
     expect(nothing).to_be_visible()
-    assert look_at(page, f"empty{name}", TWO_VIEWS) == []
+    assert look_at(page, f"empty{name}", (other,)) == []
 
 
 def test_a_page_whose_start_was_lost_heals(context: BrowserContext, site: Site) -> None:

@@ -13,8 +13,8 @@ from tasklib.service.insights import lanes
 from tasklib.storage.operations.reading.scan import Bounds
 from tests.browser.acting import go
 from tests.browser.conftest import take_picture
-from tests.browser.site import Site
-from tests.browser.test_pages import look_at, violations
+from tests.browser.site import FAILING, Site
+from tests.browser.test_pages import look_at, too_wide, violations
 from tests.fixtures.waiting import eventually
 
 
@@ -254,3 +254,13 @@ def test_a_task_leads_to_its_worker_error_group_parent_and_older_tracebacks(
     page.go_back()
     page.locator(".attempts-table a").first.click()
     expect(page.get_by_role("row", name="payment.charge")).to_have_count(2)
+
+
+def test_a_name_wider_than_the_screen_fits_where_what_ran_is_shown(page: Page, site: Site) -> None:
+    site.queue.wait(site.queue.enqueue(FAILING), timeout=60)
+    page.goto(f"{site.url}/errors")
+    for path in ("/errors", "/report?seconds=3600", "/lanes"):
+        go(page, path)
+        expect(page.locator("main").get_by_text(FAILING).first).to_be_attached()
+        expect(page.locator(".bone")).to_have_count(0)
+        assert too_wide(page) == [], path

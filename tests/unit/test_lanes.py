@@ -22,6 +22,12 @@ def test_an_attempt_takes_the_lowest_slot_that_is_free() -> None:
     assert (lane.slots, lane.count, lane.seconds) == (3, 4, 10 + 2 + 1 + 1.5)
 
 
+def test_a_lane_has_no_more_slots_than_its_worker_even_if_an_end_was_recorded_late() -> None:
+    late = [attempt(1, 0, 5), attempt(2, 0, 3.2), attempt(3, 3, 4)]
+    (lane,) = lanes_of(late, {"w": 2})
+    assert ([slot for slot, _ in lane.attempts], lane.slots) == ([0, 1, 0], 2)
+
+
 def test_lanes_say_what_failed_and_what_was_lost() -> None:
     busy, other = lanes_of(
         [

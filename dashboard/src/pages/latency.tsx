@@ -2,7 +2,7 @@
 
 import { api, take } from "../api/client";
 import type { components } from "../api/schema";
-import { absolute, budgetText, count, localTime, mark, plural, span } from "../format";
+import { absolute, budgetText, count, localTime, percent, plural, span } from "../format";
 import { stats } from "../live";
 import { go, href, query, setQuery } from "../router";
 import { type Resource, useResource } from "../resource";
@@ -10,6 +10,7 @@ import { can } from "../session";
 import { attempt, sayUndoable } from "../toasts";
 import { Ago, Button, Empty, Fact, PageHead, Panel } from "../ui/basic";
 import { Listed } from "../ui/listed";
+import { Measured, TimeAxis } from "../ui/measured";
 import { Segments } from "../ui/segments";
 import { Table } from "../ui/table";
 import { RANGES, READING } from "./charts";
@@ -119,15 +120,19 @@ function Objectives({ source }: { source: Resource<{ objectives: Held[] }> }) {
             <td class="which">
               <a href={href("/latency", { type: each.type ?? undefined, kind: each.kind })}>{each.type ?? "All types"}</a>
             </td>
-            <td>
+            <td class="whole" data-label="Objective">
               {each.target} % {each.kind === "wait" ? "start" : "end"} within {span(each.withinSeconds)}
             </td>
-            <td class="number">{count(each.count)}</td>
-            <td class="number">{each.within === null ? "–" : `${each.within} %`}</td>
-            <td class="number">
+            <td class="number half" data-label="Attempts">
+              {count(each.count)}
+            </td>
+            <td class="number half" data-label="Within">
+              {percent(each.within)}
+            </td>
+            <td class="number whole" data-label="Error budget left">
               <span class={each.atRisk ? "late" : undefined}>{each.budget === null ? "–" : budgetText(each.budget)}</span>
             </td>
-            <td>
+            <td class="half" data-label="Set">
               <Ago at={each.setAt} />
               {each.setBy && ` by ${each.setBy}`}
             </td>
@@ -180,7 +185,7 @@ function Budget({ data, target, within }: { data: Latency; target: number; withi
   return (
     <dl class="strip vitals">
       <Fact name={`Within ${span(within)}`}>
-        <span class={met ? undefined : "late"}>{data.within} %</span>
+        <span class={met ? undefined : "late"}>{percent(data.within)}</span>
       </Fact>
       <Fact name="Objective">{target} %</Fact>
       <Fact name="Error budget left">
@@ -190,16 +195,20 @@ function Budget({ data, target, within }: { data: Latency; target: number; withi
   );
 }
 
-const ROW = 16;
-const LEFT = 92;
+const ROW = 18;
+const LEFT = 78;
 const BELOW = 20;
-const WIDTH = 1000;
 
 /** A column for each step, a row for each doubling of the duration; the darker, the more tasks. */
 function HeatMap({ data }: { data: Latency }) {
+  return <Measured class="heat">{(width) => <Cells data={data} across={width} />}</Measured>;
+}
+
+function Cells({ data, across }: { data: Latency; across: number }) {
   const { points, bounds, stepSeconds } = data;
   const most = Math.max(1, ...points.flatMap((point) => point.counts));
-  const width = (WIDTH - LEFT) / Math.max(points.length, 1);
+  const width = (across - LEFT) / Math.max(points.length, 1);
+  const since = Date.parse(points[0]?.at ?? "") || 0;
   const height = bounds.length * ROW;
   const top = (row: number) => height - (row + 1) * ROW;
   const open = (at: string, row: number) => {
@@ -215,45 +224,36 @@ function HeatMap({ data }: { data: Latency }) {
       }),
     );
   };
-  const every = Math.max(1, Math.ceil(points.length / 8));
   return (
-    <div class="scroller" tabIndex={0} role="region" aria-label="Heat map">
-      <svg class="heat" viewBox={`0 0 ${WIDTH} ${height + BELOW}`} role="img" aria-label={told(data)}>
-        {bounds.map((bound, row) => (
-          <text key={bound} class="t-edge" x={LEFT - 6} y={top(row) + 12} text-anchor="end">
-            {row % 2 ? "" : bound < 0.001 ? span(bound) : `≤ ${span(bound)}`}
-          </text>
-        ))}
-        {points.map((point, column) =>
-          point.counts.map((number, row) =>
-            number ? (
-              <rect
-                key={`${point.at} ${row}`}
-                class={`heat-${Math.ceil((Math.log(number + 1) / Math.log(most + 1)) * 6)}`}
-                x={LEFT + column * width}
-                y={top(row)}
-                width={Math.max(width - 0.5, 0.5)}
-                height={ROW - 1}
-                onClick={() => open(point.at, row)}
-              >
-                <title>{`${absolute(point.at)}: ${count(number)} within ${span(bounds[row]!)}`}</title>
-              </rect>
-            ) : null,
-          ),
-        )}
-        {points.map((point, column) =>
-          column % every ? null : (
-            <text key={point.at} class="t-edge" x={LEFT + column * width} y={height + 15}>
-              {mark(Date.parse(point.at), every * stepSeconds)}
-            </text>
-          ),
-        )}
-      </svg>
-    </div>
+    <svg width={across} height={height + BELOW} role="img" aria-label={told(data)}>
+      {bounds.map((bound, row) => (
+        <text key={bound} class="t-edge" x={LEFT - 6} y={top(row) + 13} text-anchor="end">
+          {row % 2 ? "" : bound < 0.001 ? span(bound) : `≤ ${span(bound)}`}
+        </text>
+      ))}
+      {points.map((point, column) =>
+        point.counts.map((number, row) =>
+          number ? (
+            <rect
+              key={`${point.at} ${row}`}
+              class={`heat-${Math.ceil((Math.log(number + 1) / Math.log(most + 1)) * 6)}`}
+              x={LEFT + column * width}
+              y={top(row)}
+              width={Math.max(width - 0.5, 0.5)}
+              height={ROW - 1}
+              onClick={() => open(point.at, row)}
+            >
+              <title>{`${absolute(point.at)}: ${count(number)} within ${span(bounds[row]!)}`}</title>
+            </rect>
+          ) : null,
+        ),
+      )}
+      {points.length > 0 && <TimeAxis since={since} until={since + points.length * stepSeconds * 1000} left={LEFT} right={across} y={height + 15} />}
+    </svg>
   );
 }
 
 function told(data: Latency): string {
   const kind = data.kind === "wait" ? "Queue wait" : "Run time";
-  return `${kind} of ${plural(data.count, "attempt")} over time, up to ${span(data.bounds[data.bounds.length - 1] ?? 0)}; ${data.within} % within the objective`;
+  return `${kind} of ${plural(data.count, "attempt")} over time, up to ${span(data.bounds[data.bounds.length - 1] ?? 0)}; ${percent(data.within)} within the objective`;
 }

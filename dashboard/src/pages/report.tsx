@@ -1,12 +1,14 @@
 /** A report over any time: how much was done, how much of it failed, how long it took, and how objectives stand. Prints well. */
 
+import { Fragment } from "preact";
 import { api, take } from "../api/client";
 import { type Series, type TypeWork } from "../api/metrics";
-import { absolute, budgetText, count, localTime, mark, plural, span } from "../format";
+import { absolute, budgetText, count, localTime, percent, plural, span } from "../format";
 import { href, query, setQuery } from "../router";
 import { type Resource, useResource } from "../resource";
 import { Button, Empty, Fact, PageHead, Panel } from "../ui/basic";
 import { Listed } from "../ui/listed";
+import { Measured, TimeAxis } from "../ui/measured";
 import { Segments } from "../ui/segments";
 import { Table } from "../ui/table";
 import "../styles/overview.css";
@@ -103,7 +105,6 @@ const n = (value: number | undefined) => value ?? 0;
 const failed = ({ ended }: TypeWork) => n(ended.failed) + n(ended.buried);
 const ended = (work: TypeWork) => n(work.ended.completed) + failed(work);
 const rate = (work: TypeWork | null) => (work && ended(work) ? (failed(work) / ended(work)) * 100 : null);
-const percent = (value: number | null) => (value === null ? "–" : `${value.toFixed(value && value < 1 ? 2 : 1)} %`);
 const seconds = (value: number | null) => (value === null ? "–" : span(value));
 
 /** How a number has changed, in percent of what it was. */
@@ -111,6 +112,23 @@ function change(now: number, before: number | null | undefined): string {
   if (!before) return "";
   const part = ((now - before) / before) * 100;
   return Math.abs(part) < 0.5 ? "unchanged" : `${part > 0 ? "+" : "−"}${Math.abs(part).toFixed(0)} %`;
+}
+
+/** Each with its unit on one line. */
+function Percentiles({ of }: { of: TypeWork["wait"] }) {
+  const all = [of.p50, of.p95, of.p99];
+  return (
+    <>
+      {all.map((value, at) => (
+        <Fragment key={at}>
+          <span class="unbroken">
+            {seconds(value)}
+            {at < all.length - 1 && " ·"}
+          </span>{" "}
+        </Fragment>
+      ))}
+    </>
+  );
 }
 
 function Summary({ now, before, seconds: length }: { now: TypeWork; before: TypeWork | null; seconds: number }) {
@@ -129,47 +147,49 @@ function Summary({ now, before, seconds: length }: { now: TypeWork; before: Type
       </Fact>
       <Fact name="Attempts that were retried">{count(n(now.ended.retried))}</Fact>
       <Fact name="Queue wait p50 · p95 · p99">
-        {seconds(now.wait.p50)} · {seconds(now.wait.p95)} · {seconds(now.wait.p99)}
+        <Percentiles of={now.wait} />
       </Fact>
       <Fact name="Run time p50 · p95 · p99">
-        {seconds(now.run.p50)} · {seconds(now.run.p95)} · {seconds(now.run.p99)}
+        <Percentiles of={now.run} />
       </Fact>
     </dl>
   );
 }
 
-const [WIDTH, HEIGHT, BELOW] = [1000, 150, 18];
+const [HEIGHT, BELOW] = [180, 18];
 
 /** Finished tasks by step: what completed, and on top of it what failed. */
 function Done({ series }: { series: Resource<Series> }) {
   const points = series.data?.points ?? [];
   const sums = points.map((point) => ({ good: n(point.ended.completed), bad: n(point.ended.failed) + n(point.ended.buried) }));
   const most = Math.max(1, ...sums.map(({ good, bad }) => good + bad));
-  const width = WIDTH / Math.max(points.length, 1);
-  const high = (value: number) => (value / most) * HEIGHT;
-  const every = Math.max(1, Math.ceil(points.length / 8));
   const step = series.data?.stepSeconds ?? 60;
   const all = sums.reduce((sum, each) => sum + each.good + each.bad, 0);
+  const since = Date.parse(points[0]?.at ?? "") || 0;
   return (
     <Panel title="Finished tasks" aside={`at most ${count(most)} in ${span(step)}`}>
-      <div class="scroller" tabIndex={0} role="region" aria-label="Finished tasks over time">
-      <svg class="report-bars" viewBox={`0 0 ${WIDTH} ${HEIGHT + BELOW}`} role="img" aria-label={`${plural(all, "task")} finished, at most ${count(most)} in ${span(step)}`}>
-        {sums.map(({ good, bad }, at) => (
-          <g key={points[at]!.at}>
-            <rect class="s-completed" x={at * width} y={HEIGHT - high(good)} width={Math.max(width - 0.6, 0.4)} height={high(good)} />
-            <rect class="s-failed" x={at * width} y={HEIGHT - high(good + bad)} width={Math.max(width - 0.6, 0.4)} height={high(bad)} />
-          </g>
-        ))}
-        {points.map((point, at) =>
-          at % every ? null : (
-            <text key={point.at} class="t-edge" x={at * width} y={HEIGHT + 14}>
-              {mark(Date.parse(point.at), every * step)}
-            </text>
-          ),
+      <Measured class="report-bars">
+        {(width) => (
+          <svg width={width} height={HEIGHT + BELOW} role="img" aria-label={`${plural(all, "task")} finished, at most ${count(most)} in ${span(step)}`}>
+            {sums.map((sum, at) => (
+              <Column key={points[at]!.at} {...sum} most={most} left={(at * width) / sums.length} width={width / sums.length} />
+            ))}
+            {sums.length > 0 && <TimeAxis since={since} until={since + sums.length * step * 1000} left={0} right={width} y={HEIGHT + 14} />}
+          </svg>
         )}
-      </svg>
-      </div>
+      </Measured>
     </Panel>
+  );
+}
+
+function Column({ good, bad, most, left, width }: { good: number; bad: number; most: number; left: number; width: number }) {
+  const high = (value: number) => (value / most) * HEIGHT;
+  const wide = Math.max(width - 0.6, 0.4);
+  return (
+    <g>
+      <rect class="s-completed" x={left} y={HEIGHT - high(good)} width={wide} height={high(good)} />
+      <rect class="s-failed" x={left} y={HEIGHT - high(good + bad)} width={wide} height={high(bad)} />
+    </g>
   );
 }
 
@@ -182,7 +202,7 @@ function ByType({ work, before }: { work: TypeWork[]; before: TypeWork[] }) {
   const known = new Map(before.map((each) => [each.type, each]));
   const rows = [...work].sort((a, b) => ended(b) - ended(a));
   return (
-    <Panel title="By type" aside={plural(rows.length, "type")}>
+    <Panel title="By type" class="report-types" aside={plural(rows.length, "type")}>
       <Table label="By type" columns={COLUMNS} whole>
         {rows.map((each) => {
           const earlier = known.get(each.type);
@@ -221,11 +241,13 @@ function Objectives({ seconds: length, current }: { seconds: number; current: bo
         {all.map((each) => (
           <tr key={`${each.type} ${each.kind}`}>
             <td class="which">{each.type ?? "All types"}</td>
-            <td>
+            <td class="whole" data-label="Objective">
               {each.target} % {each.kind === "wait" ? "start" : "end"} within {span(each.withinSeconds)}
             </td>
-            <td class="number">{percent(each.within)}</td>
-            <td class="number">
+            <td class="number half" data-label="Within">
+              {percent(each.within)}
+            </td>
+            <td class="number whole" data-label="Error budget left">
               <span class={each.atRisk ? "late" : undefined}>{each.budget === null ? "–" : budgetText(each.budget)}</span>
             </td>
           </tr>

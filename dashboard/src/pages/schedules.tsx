@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { changed } from "../actions";
 import { api, type PutSchedule, type Schedule, take } from "../api/client";
-import { absolute, span, whenInWords } from "../format";
+import { absolute, span, whenInWords, zoneOf } from "../format";
 import { href, query, setQuery } from "../router";
 import { useResource } from "../resource";
 import { can } from "../session";
@@ -14,8 +14,6 @@ import { Listed } from "../ui/listed";
 import { Table } from "../ui/table";
 import { ScheduleDialog } from "./schedule_form";
 
-/** The reader's own time zone, in which moments are shown. */
-const HERE = new Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 export function SchedulesPage() {
   const schedules = useResource("schedules", (signal) => take(api.GET("/api/schedules", { signal })), { live: true, every: 5000 });
@@ -153,7 +151,7 @@ function When({ schedule }: { schedule: Schedule }) {
   if (schedule.every !== null) return <>every {span(schedule.every)}</>;
   return (
     <>
-      <code>{schedule.cron}</code>
+      <code class="cron">{schedule.cron}</code>
       <div class="hint">{schedule.tz}</div>
     </>
   );
@@ -170,13 +168,12 @@ function NextRuns({ schedule }: { schedule: Schedule }) {
   }
   const [first, ...rest] = schedule.nextRuns;
   if (!first) return <span class="soft">no more runs</span>;
-  const elsewhere = schedule.every === null && schedule.tz !== HERE;
   return (
     <>
       <Ago at={first} />
       <div class="hint" title={schedule.nextRuns.map(absolute).join("\n")}>
         then {rest.slice(0, 2).map(whenInWords).join(", ")}
-        {elsewhere && " (your time)"}
+        {schedule.every === null && ` ${zoneOf(first)}`}
       </div>
     </>
   );

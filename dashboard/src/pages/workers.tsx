@@ -80,17 +80,17 @@ function Ended({ ended }: { ended: EndedWorker[] }) {
                 {worker.host} · pid {worker.pid}
               </div>
             </td>
-            <td data-label="How">
+            <td class="half" data-label="How">
               <span class={worker.ending === "lost" ? "badge failed" : "badge cancelled"}>{worker.ending === "lost" ? "Lost" : "Stopped"}</span>
             </td>
-            <td data-label="When">
+            <td class="half" data-label="When">
               <Ago at={worker.endedAt} />
             </td>
-            <td class="number" data-label="Tasks taken back">
+            <td class="number half" data-label="Tasks taken back">
               {worker.tasks ? count(worker.tasks) : <span class="soft">0</span>}
             </td>
-            <td data-label="Release">{worker.release ?? <span class="soft">–</span>}</td>
-            <td data-label="Was up">{span(Math.max(seconds(worker.startedAt, worker.heartbeatAt), 0))}</td>
+            <td class="half" data-label="Release">{worker.release ?? <span class="soft">–</span>}</td>
+            <td class="half" data-label="Was up">{span(Math.max(seconds(worker.startedAt, worker.heartbeatAt), 0))}</td>
           </tr>
         ))}
       </Table>

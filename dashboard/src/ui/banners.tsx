@@ -90,7 +90,7 @@ export function Banners() {
           <div class="banner warn" role="status">
             <span>
               <strong>No running worker handles {unhandled.slice(0, 3).map((each) => each.type).join(", ")}</strong>
-              {unhandled.length > 3 && ` and ${unhandled.length - 3} more`}: {count(waiting)} waiting.
+              {unhandled.length > 3 && ` and ${unhandled.length - 3} more`}, {count(waiting)} waiting
             </span>
             <a href={href("/types")}>Types</a>
           </div>

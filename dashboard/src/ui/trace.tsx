@@ -4,10 +4,11 @@ import { lastLine } from "../format";
 
 /** A source line around the place, as the worker wrote it down. */
 const SOURCE = /^ {4}\s*\d+ ([|>])/;
+const INDENT = /^( {4}\s*\d+ [|>])( *)(?=\S)/;
 const PLACE = /^\s*File "(.+)", line (\d+), in (.+)$/;
 
 export function Trace({ error }: { error: string }) {
-  const lines = error.trimEnd().split("\n");
+  const lines = outdented(error.trimEnd().split("\n"));
   return (
     <div class="trace">
       <p class="trace-message">{lastLine(error)}</p>
@@ -20,6 +21,22 @@ export function Trace({ error }: { error: string }) {
       )}
     </div>
   );
+}
+
+/** Source lines moved to the left together, as far as the shallowest among them allows. */
+function outdented(lines: string[]): string[] {
+  const moved = [...lines];
+  for (let from = 0; from < lines.length; from++) {
+    let to = from;
+    while (to < lines.length && SOURCE.test(lines[to]!)) to++;
+    const depths = lines.slice(from, to).flatMap((line) => INDENT.exec(line)?.[2]?.length ?? []);
+    const surplus = Math.min(...depths) - 1;
+    if (surplus > 0 && depths.length) {
+      for (let at = from; at < to; at++) moved[at] = lines[at]!.replace(INDENT, (_, edge: string, depth: string) => edge + depth.slice(surplus));
+    }
+    from = Math.max(from, to - 1);
+  }
+  return moved;
 }
 
 function Line({ line }: { line: string }) {

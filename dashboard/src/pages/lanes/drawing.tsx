@@ -1,8 +1,9 @@
 /** The picture of the lanes: one path for each colour, so that a hundred thousand pieces cost as much as ten. */
 
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { count, mark, plural, span, timeOfDay } from "../../format";
+import { useMemo, useState } from "preact/hooks";
+import { count, plural, span, timeOfDay } from "../../format";
 import { go, href } from "../../router";
+import { Measured, TimeAxis } from "../../ui/measured";
 import type { Change } from "../now";
 import type { Lane, Lanes } from "./lanes";
 
@@ -79,7 +80,8 @@ function paths(data: Lanes, place: Layout): Map<string, string> {
     for (const cell of lane.cells) {
       const x = place.left + cell.step * step;
       const before = filled.get(cell.step) ?? 0;
-      const part = (cell.busy / lane.slots) * height;
+      // What is recorded a moment late lies over what came after it: a lane is never fuller than full.
+      const part = Math.min((cell.busy / lane.slots) * height, height - before);
       filled.set(cell.step, before + part);
       box(colour(cell.type), x, top + height - before - part, Math.max(step - 0.4, 0.6), part);
       if (cell.lost || cell.failed > cell.ended * MANY) box("t-bad", x, top + height - 2, Math.max(step - 0.4, 0.6), 2);
@@ -100,18 +102,10 @@ interface Props {
 }
 
 export function Drawing({ data, changes, tell, chosen, choose }: Props) {
-  const box = useRef<HTMLDivElement>(null);
-  const [width, setWidth] = useState(0);
-  useLayoutEffect(() => setWidth(box.current!.clientWidth), []);
-  useEffect(() => {
-    const resized = new ResizeObserver(() => setWidth(box.current?.clientWidth ?? 0));
-    resized.observe(box.current!);
-    return () => resized.disconnect();
-  }, []);
   return (
-    <div ref={box} class="lane-box">
-      {width > 0 && <Picture data={data} width={width} changes={changes} tell={tell} chosen={chosen} choose={choose} />}
-    </div>
+    <Measured class="lane-box">
+      {(width) => <Picture data={data} width={width} changes={changes} tell={tell} chosen={chosen} choose={choose} />}
+    </Measured>
   );
 }
 
@@ -165,7 +159,7 @@ function Picture({ data, width, changes, tell, chosen, choose }: Props & { width
         <path key={name} class={name} d={path} />
       ))}
       <Marks place={place} changes={changes} />
-      <Axis place={place} />
+      <TimeAxis since={place.since} until={place.until} left={place.left} right={place.width} y={place.height - 5} />
       {shown && <rect class="lane-brush" x={Math.min(...shown)} y={0} width={Math.abs(shown[1] - shown[0])} height={place.height - AXIS} />}
     </svg>
   );
@@ -223,20 +217,6 @@ function Marks({ place, changes }: { place: Layout; changes: Change[] }) {
             <title>{`${timeOfDay(change.at)}: ${change.text}`}</title>
           </line>
         ))}
-    </>
-  );
-}
-
-function Axis({ place }: { place: Layout }) {
-  const length = place.until - place.since;
-  const marks = Math.max(2, Math.floor((place.width - place.left) / 110));
-  return (
-    <>
-      {Array.from({ length: marks }, (_, at) => place.since + (length * at) / marks).map((at) => (
-        <text key={at} class="lane-beside" x={place.x(at)} y={place.height - 5}>
-          {mark(at, length / marks / 1000)}
-        </text>
-      ))}
     </>
   );
 }

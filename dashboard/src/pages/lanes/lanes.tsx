@@ -139,7 +139,7 @@ function Keys({ types, cells }: { types: string[]; cells: boolean }) {
   return (
     <p class="lane-keys">
       {types.slice(0, OTHERS).map((name, at) => (
-        <span key={name} class="key">
+        <span key={name} class="key" title={name}>
           <i class={`dot t${at}`} />
           {name}
         </span>

@@ -108,9 +108,12 @@ function rowsOf(task: TaskDetail, steps: Step[], groups: Group[], clock: number)
   return rows.slice(0, MOST);
 }
 
+/** A sleep that is over ended when it was to end: nobody was there to write it down. */
+const endOf = (step: Step): string | null => (step.state === "done" ? step.until : null);
+
 function barOf(step: Step, clock: number) {
   const from = Date.parse(step.startedAt ?? step.endedAt ?? "") || clock;
-  const to = step.endedAt ? Date.parse(step.endedAt) : clock;
+  const to = Math.min(Date.parse(step.endedAt ?? endOf(step) ?? "") || clock, clock);
   return { from, to: Math.max(from, to), state: step.state, title: `${step.key}: ${step.state}, ${span((to - from) / 1000)}` };
 }
 

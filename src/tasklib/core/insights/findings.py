@@ -252,7 +252,7 @@ def _objectives_at_risk(seen: Situation) -> Iterator[Finding]:
         name = objective.name or "All types together"
         missed = budget < 0
         left = "misses its objective" if missed else f"has {budget:g} % of its error budget left"
-        text = f"{name} {left}: {objective}, and {each.within:g} % did in the last day"
+        text = f"{name} {left}: {objective}, and {_percent(each.within)} did in the last day"
         late = round(each.count * (100 - (each.within or 0.0)) / 100)
         remedies = (Remedy("latency", "Latency", objective.name), Remedy("tasks", "Waiting tasks", objective.name))
         severity = Severity.WARNING if missed else Severity.INFO
@@ -265,6 +265,11 @@ def _open_questions(seen: Situation) -> Iterator[Finding]:
         text = f"{_count(count, 'question')} of workflows {'waits' if count == 1 else 'wait'} for an answer"
         remedies = (Remedy("questions", "Answer"),)
         yield Finding("questions", Severity.INFO, text, seen.questions[0], count, None, remedies)
+
+
+def _percent(value: float | None) -> str:
+    """As exact as it says something: near all of them thousandths count, elsewhere tenths."""
+    return "none" if value is None else f"{round(value, 3 if value > 99 else 1):g} %"
 
 
 def _tasks(count: int) -> str:

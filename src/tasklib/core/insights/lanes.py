@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -70,8 +70,12 @@ class Lane:
 FINE = frozenset({"completed", "running", "cancelled", "parked"})
 
 
-def lanes_of(attempts: Iterable[LaneAttempt]) -> list[Lane]:
-    """Lanes with every attempt in a slot of its own for as long as it ran, the busiest first."""
+def lanes_of(attempts: Iterable[LaneAttempt], slots_by_lane: Mapping[str, int] | None = None) -> list[Lane]:
+    """Lanes with every attempt in a slot of its own for as long as it ran, the busiest first.
+
+    A lane whose slots are known has no more than those, even where an end was recorded a moment late.
+    """
+    known = slots_by_lane or {}
     found: dict[str, Lane] = {}
     for each in sorted(attempts, key=lambda one: (one.began, one.ended, str(one.id))):
         lane = found.setdefault(each.lane, Lane(each.lane))
@@ -81,14 +85,17 @@ def lanes_of(attempts: Iterable[LaneAttempt]) -> list[Lane]:
         lane.lost += each.outcome == "lost"
         lane.failed += each.outcome not in FINE and each.outcome != "lost"
     for lane in found.values():
-        slots = list(slots_of([each for _, each in lane.attempts]))
+        slots = list(slots_of([each for _, each in lane.attempts], known.get(lane.name)))
         lane.attempts = list(zip(slots, (each for _, each in lane.attempts), strict=True))
-        lane.slots = max(slots) + 1
+        lane.slots = known.get(lane.name, max(slots) + 1)
     return _ranked(found.values())
 
 
-def slots_of(attempts: Sequence[LaneAttempt]) -> Iterator[int]:
-    """The lowest slot that is free when each begins; they come in the order in which they began."""
+def slots_of(attempts: Sequence[LaneAttempt], most: int | None = None) -> Iterator[int]:
+    """The lowest slot that is free when each begins, or of `most` the one that is free next.
+
+    They come in the order in which they began.
+    """
     free: list[int] = []
     busy: list[tuple[float, int]] = []
     used = 0
@@ -97,6 +104,8 @@ def slots_of(attempts: Sequence[LaneAttempt]) -> Iterator[int]:
             heapq.heappush(free, heapq.heappop(busy)[1])
         if free:
             slot = heapq.heappop(free)
+        elif used == most:
+            slot = heapq.heappop(busy)[1]
         else:
             slot, used = used, used + 1
         heapq.heappush(busy, (each.ended, slot))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from tasklib.core.insights.lanes import Lane, LaneAttempt, LaneSums, lanes_of
-from tasklib.core.queue_info import EndedWorker
+from tasklib.core.queue_info import EndedWorker, WorkerInfo
 from tasklib.queue.sync_async import operation
 from tasklib.service.base import ServicePart
 from tasklib.storage.operations import statistics, workers
@@ -69,9 +69,11 @@ class Lanes(ServicePart):
         end = clock if until is None else min(until.timestamp(), clock)
         period = Period(since=end - seconds, until=end, clock=clock, by=by, name=name)
         found = yield from lanes.list_attempts(period, MOST_ATTEMPTS)
+        alive = (yield from self._alive()) if by == "worker" else {}
+        slots = {worker_id: info.concurrency for worker_id, info in alive.items()}
         step = None
         if found is not None:
-            shown, count, made_after = lanes_of(found.attempts), len(found.attempts), found.made_after
+            shown, count, made_after = lanes_of(found.attempts, slots), len(found.attempts), found.made_after
         else:
             step = seconds / STEPS
             read = yield from lanes.sum_attempts(period, step)
@@ -79,7 +81,7 @@ class Lanes(ServicePart):
             for each in read.sums:
                 sums.add(each)
             shown, count, made_after = sums.lanes(), sums.count, read.made_after
-        known = (yield from self._workers(period, shown)) if by == "worker" else {}
+        known = (yield from self._workers(period, shown, alive)) if by == "worker" else {}
         top = sorted(shown[:MOST_LANES], key=lambda lane: lane.name)
         return LanesShown(
             period.since, period.until, step, count, top, max(0, len(shown) - MOST_LANES), made_after, known
@@ -87,15 +89,17 @@ class Lanes(ServicePart):
 
     ashow = show.as_async
 
-    def _workers(self, period: Period, shown: list[Lane]) -> Operation[dict[str, Worker]]:
+    def _alive(self) -> Operation[dict[str, WorkerInfo]]:
+        return {each.worker_id: each for each in (yield from workers.list_workers()) if each.alive}
+
+    def _workers(self, period: Period, shown: list[Lane], alive: dict[str, WorkerInfo]) -> Operation[dict[str, Worker]]:
         """What is known of the workers; those that are alive and ran nothing get a lane as well."""
-        alive = {each.worker_id: each for each in (yield from workers.list_workers()) if each.alive}
         ended = yield from list_ended_workers(seconds=WEEK_SECONDS)
         lanes_by_name = {lane.name: lane for lane in shown}
         for worker_id, info in alive.items():
             lane = lanes_by_name.get(worker_id)
             if lane is not None:
-                lane.slots = max(lane.slots, info.concurrency)
+                lane.slots = info.concurrency
             elif info.started_at.timestamp() < period.until and period.name is None:
                 shown.append(Lane(worker_id, slots=info.concurrency))
         gone: dict[str, list[EndedWorker]] = {}
