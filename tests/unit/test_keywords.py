@@ -18,7 +18,7 @@ from tasklib.submission import SubmitKeywords, SubmitOptions
     [
         (TaskKeywords, TaskOptions, set()),
         (SubmitKeywords, SubmitOptions, set()),
-        (Filters, TaskFilter, {"states", "name"}),
+        (Filters, TaskFilter, {"states", "name", "duration", "wait"}),  # the last two are written in `search`
     ],
     ids=["task", "submit", "filter"],
 )

@@ -129,7 +129,10 @@ def test_metrics_are_in_the_format_of_prometheus(queue: Face, http: Client) -> N
     }
     assert {name for name, *_ in found} == {
         f"tasklib_{name}"
-        for name in ("tasks", "types", "workers", "type_workers", "paused", "rate_limit", "oldest_due_seconds")
+        for name in (
+            *("tasks", "types", "workers", "type_workers", "paused", "rate_limit", "oldest_due_seconds"),
+            *("questions", "events_undelivered", "ends_uncounted", "groups_stopping"),
+        )
     }
     assert found["tasklib_tasks", "pending", "job"] == 1
     assert found["tasklib_tasks", "pending", 'odd "type" \\ here'] == 1

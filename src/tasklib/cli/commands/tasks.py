@@ -40,7 +40,7 @@ def list_tasks(
     """
     which = task_filter(state, name, tag, search)
     start = None if before is None else str(cli.service.find_id(before))
-    with cli.out.progress("Searching", 100) as on_progress:
+    with cli.out.progress("Searching", 100, mostly_quick=True) as on_progress:
         page = page_of(cli.service, which, limit, start, lambda part: on_progress(int(part * 100)))
 
     def say() -> None:

@@ -108,8 +108,13 @@ class Output:
         return typer.confirm(safe(question), err=True)
 
     @contextmanager
-    def progress(self, what: str, total: int | None = None) -> Generator[Callable[[int], None], None, None]:
-        """A progress bar on a terminal; gives the function to call with how much of the total is done."""
+    def progress(
+        self, what: str, total: int | None = None, *, mostly_quick: bool = False
+    ) -> Generator[Callable[[int], None], None, None]:
+        """A progress bar on a terminal; gives the function to call with how much of the total is done.
+
+        With `mostly_quick` it appears with the first part that is not all: what takes one step leaves no trace.
+        """
         if not self.shows_progress:
             yield lambda done: None
             return
@@ -117,9 +122,21 @@ class Output:
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-            bar = bars.add_task(safe(what), total=total)
-            yield lambda done: bars.update(bar, completed=done)
+        bars = Progress(*columns, console=Console(stderr=True), transient=True)
+        bar = bars.add_task(safe(what), total=total)
+
+        def report(done: int) -> None:
+            bars.update(bar, completed=done)
+            if done != total:
+                bars.start()
+
+        if not mostly_quick:
+            bars.start()
+        try:
+            yield report
+        finally:
+            if bars.live.is_started:
+                bars.stop()
 
     @cached_property
     def shows_progress(self) -> bool:

@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from tasklib.http.admission.audit import AuditedRoute
 from tasklib.http.parts import Service
-from tasklib.http.schemas.fields import Answer, Input, Name
+from tasklib.http.schemas.fields import Answer, Input, Moment, Name
 from tasklib.http.security.auth import Permission, needs
 from tasklib.service.insights import lanes
 
@@ -22,7 +22,7 @@ class LanesQuery(Input):
     """Which time, and what a lane is."""
 
     seconds: Annotated[int, Field(ge=1, le=7 * 86_400)] = Field(3600, description="How long a time.")
-    until: AwareDatetime | None = Field(None, description="Its end; now if left out.")
+    until: Moment | None = Field(None, description="Its end; now if left out.")
     by: Literal["worker", "key"] = Field("worker", description="A lane for each worker, or each concurrency key.")
     type: Name | None = None
 

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Self
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import AwareDatetime, Field, model_validator
+from pydantic import Field, model_validator
 
 from tasklib.http.admission.audit import AuditedRoute
 from tasklib.http.parts import NOT_MODIFIED, Service, conditional
 from tasklib.http.schemas.bounds import MOST_ROWS, busiest
-from tasklib.http.schemas.fields import Answer, Input, Name
+from tasklib.http.schemas.fields import Answer, Input, Moment, Name
 from tasklib.http.security.auth import Permission, needs
 from tasklib.service import statistics
 
@@ -27,7 +27,7 @@ class TypesQuery(Input):
     """Which time."""
 
     seconds: Annotated[int, Field(ge=60, le=30 * 86_400)] = Field(3600, description="How far back.")
-    until: AwareDatetime | None = Field(None, description="The end of the time; now if left out.")
+    until: Moment | None = Field(None, description="The end of the time; now if left out.")
 
 
 class SeriesQuery(TypesQuery):
