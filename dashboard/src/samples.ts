@@ -22,24 +22,31 @@ interface Heard {
 const QUIET = 2500;
 /** Milliseconds: news come more often, but a point for each would tremble. */
 const STEP = 900;
+/** Milliseconds over which a rate is taken: two failures in one second are not two a second. */
+const [SHORTEST, LONGEST] = [2700, 10_000];
 
-/** Note the numbers as they come; what ended is the difference to those before. */
+/** Note the numbers as they come; a rate is the difference to those of some seconds before. */
 export function keepSamples(): void {
-  let last: Heard | null = null;
+  let heard: Heard[] = [];
   const note = (current: Snapshot) => {
     const next = { at: Date.now(), snapshot: current };
+    const last = heard.at(-1);
     if (last && next.at - last.at < STEP) return;
-    if (last) samples.value = [...samples.peek().slice(-LIVE_SECONDS), between(last, next)];
-    last = next;
+    heard = [...heard.filter((each) => next.at - each.at <= LONGEST), next];
+    const first = heard.length > 1 ? heard[0] : last;
+    if (first && next.at - first.at >= SHORTEST) {
+      samples.value = [...samples.peek().slice(-LIVE_SECONDS), between(first, next)];
+    }
   };
   effect(() => {
     // After a gap nobody knows in which second things happened.
-    if (connection.value !== "live" || !snapshot.value) last = null;
+    if (connection.value !== "live" || !snapshot.value) heard = [];
     else note(snapshot.value);
   });
-  // Where nothing happens nothing is told, and that is worth a point too.
+  // Where nothing happens nothing is sent, and that is worth a point too.
   setInterval(() => {
     const current = snapshot.peek();
+    const last = heard.at(-1);
     if (current && last && !document.hidden && Date.now() - last.at > QUIET) note(current);
   }, 1000);
 }
