@@ -139,6 +139,8 @@ def test_values_as_data() -> None:
                 "worker_id": "w",
                 "outcome": "failed",
                 "error": None,
+                "release": None,
+                "traceback": None,
             }
         ],
     }
