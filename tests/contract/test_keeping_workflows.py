@@ -90,11 +90,6 @@ def test_children_stay_with_a_workflow_that_failed_and_may_be_resumed(queue: Fac
     drain(queue)
 
     assert queue.read(task_id).result == {"value": [0, 1, 2]}
-    failing.append(True)
-    parent.submit()
-    drain(queue)
-    queue.advance(600)
-    assert clean(queue) == 8, "also of the workflow that failed"
 
 
 def test_a_deleted_workflow_takes_along_all_that_belongs_to_it(queue: Face, monkeypatch: pytest.MonkeyPatch):

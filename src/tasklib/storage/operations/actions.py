@@ -173,23 +173,16 @@ def count_matching(action: Action, which: TaskFilter) -> Operation[int]:
 def cleanup_tasks(
     older_than: datetime, states: Iterable[str], name: str | None = None, on_progress: OnProgress | None = None
 ) -> Operation[int]:
-    """Remove tasks that ended before a moment, a bounded number in each transaction; workflows and their children too.
-
-    A child is kept while its workflow may be resumed: once such workflows are removed, their children are looked for.
-    """
-    chosen = states_for(Action.DELETE, states)
-    until = (yield Statement("last_position"))[0]["seq"]
-    wanted = {"older_than": older_than, "states": dumps(chosen), "name": name, "until": until}
-    deleted = 0
-    while True:
-        before = deleted
-        deleted = yield from _cleanup_from_first(wanted, deleted, on_progress)
-        if deleted == before or set(chosen) == {TaskState.COMPLETED}:
-            return deleted
-
-
-def _cleanup_from_first(wanted: Mapping[str, Any], deleted: int, on_progress: OnProgress | None) -> Operation[int]:
+    """Remove tasks that ended before a moment, a bounded number in each transaction."""
+    deleted: int = 0
     after = 0
+    until = (yield Statement("last_position"))[0]["seq"]
+    wanted = {
+        "older_than": older_than,
+        "states": dumps(states_for(Action.DELETE, states)),
+        "name": name,
+        "until": until,
+    }
     while True:
         yield BEGIN
         row = (yield Statement("cleanup_tasks", {**wanted, "after": after, "limit": STEP}))[0]
