@@ -112,7 +112,8 @@ def _measure(places: Places, peer: Peer, crew: Workers, left: Unfinished, *, cou
         crew.wait(1)
         first = crew.ran
     else:
-        _until(lambda: left() < count, 60)
+        # Child processes start while the first of them run.
+        _until(lambda: left() <= 0.9 * count, 60)
         first = count - left()
     before = time.monotonic(), crew.cpu(), places.server_cpu(peer), places.wal(peer)
     if counted:

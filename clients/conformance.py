@@ -9,10 +9,14 @@ The command starts one worker.  It finds in its environment `TASKLIB_URL`, `TASK
     fail    raises an error with the text `message`
     reject  the same, and the task must not be tried again
     later   asks to be tried again after `seconds`
-    work    reports progress 0.5, takes `seconds`, returns {"worker": TASKLIB_WORKER_ID, "attempt": …}
+    snooze  asks to run again after `seconds`, without spending the attempt
+    work    logs the line `begun` as a warning, reports progress 0.5, takes `seconds`, returns
+            {"worker": TASKLIB_WORKER_ID, "attempt": …}
     wait    never ends by itself, only when it is asked to
     draw    a workflow: records a random number as the step `draw`, waits for the event `event` under the key `told`,
             and returns [the number, what the event told]
+    change  a workflow: records 1 as the step `same` and waits for the event `event` under the key `told`; when it has
+            recorded steps already, it sleeps under the key `same` instead, as changed code would
     fan     a workflow: runs `echo` for each of `payloads` as children under the key `all`, and returns their results
             in order
 """
@@ -35,10 +39,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds: against hanging only."""
-WORKER_TIMEOUT = 2.0
-"""Seconds without a heartbeat after which a worker is dead."""
+WORKER_TIMEOUT = 12.0
+"""Seconds without a heartbeat after which a worker is dead: more than a busy machine keeps one waiting."""
+DEAD_SOON = 2.0
+"""The same for a worker that is killed or paused."""
 
 Check = Callable[["Bench"], None]
 
@@ -106,7 +112,7 @@ class Bench:
         self.service = service
 
     @contextmanager
-    def worker(self) -> Iterator[Worker]:
+    def worker(self, timeout: float = WORKER_TIMEOUT) -> Iterator[Worker]:
         """A worker, ready to claim; killed at the end unless it has ended."""
         name = f"tried-{next(self.numbers)}"
         environment = {
@@ -114,7 +120,7 @@ class Bench:
             "TASKLIB_URL": self.service.url,
             "TASKLIB_TOKEN": self.service.token,
             "TASKLIB_WORKER_ID": name,
-            "TASKLIB_WORKER_TIMEOUT_SECONDS": str(WORKER_TIMEOUT),
+            "TASKLIB_WORKER_TIMEOUT_SECONDS": str(timeout),
         }
         process = subprocess.Popen(self._command, env=environment)
         worker = Worker(name, process)
@@ -175,14 +181,16 @@ def check_results(bench: Bench) -> None:
             expect(bench.ended(task_id)["result"], payload, "the result")
         done = bench.ended(bench.submit("work", {"seconds": 0}))
         expect((done["progress"], done["result"]["attempt"]), (0.5, 1), "progress and attempt")
+        expect([(line["level"], line["text"]) for line in done["log"]], [("WARNING", "begun")], "the log")
 
 
 def check_failures(bench: Bench) -> None:
-    """An error is told with its text and retried; one that must not be is not; one that says when, then."""
+    """An error is told and retried, or not if it says so, or when it says; a snooze costs no attempt."""
     with bench.worker():
         retried = bench.submit("fail", {"message": "ünlucky number"}, maxAttempts=2)
         final = bench.submit("reject", {"message": "never"}, maxAttempts=5)
         later = bench.submit("later", {"seconds": 3600}, maxAttempts=5)
+        snoozed = bench.submit("snooze", {"seconds": 3600}, maxAttempts=1)
         until(lambda: bench.task(retried).get("nextRetryAt") is not None, "it is retried")
         expect("ünlucky number" in bench.task(retried)["error"], True, "the error's text")
         gone = bench.ended(final, "failed")
@@ -190,6 +198,11 @@ def check_failures(bench: Bench) -> None:
         until(lambda: bench.task(later).get("nextRetryAt") is not None, "it is tried again later")
         waits = bench.task(later)
         expect(waits["nextRetryAt"] > waits["updatedAt"][:17], True, "when")
+        # Its version counts the claims, and tells a snoozed task from one that was never claimed.
+        until(
+            lambda: bench.task(snoozed)["version"] > 0 and bench.task(snoozed)["status"] == "pending", "it is snoozed"
+        )
+        expect(bench.task(snoozed)["attempts"], 0, "attempts spent by snoozing")
 
 
 def check_cancel(bench: Bench) -> None:
@@ -204,7 +217,7 @@ def check_cancel(bench: Bench) -> None:
 
 def check_killed_worker(bench: Bench) -> None:
     """The task of a worker that was killed runs again, on another one."""
-    with bench.worker() as first:
+    with bench.worker(DEAD_SOON) as first:
         task_id = bench.submit("work", {"seconds": 600}, maxAttempts=3)
         bench.begun(task_id)
         first.process.kill()
@@ -229,7 +242,7 @@ def check_killed_service(bench: Bench) -> None:
 
 def check_paused_worker(bench: Bench) -> None:
     """A worker that was paused until others took over cannot overwrite what they did, and works again afterwards."""
-    with bench.worker() as first:
+    with bench.worker(DEAD_SOON) as first:
         task_id = bench.submit("work", {"seconds": 1}, maxAttempts=3)
         bench.begun(task_id)
         first.process.send_signal(signal.SIGSTOP)
@@ -254,7 +267,7 @@ def check_paused_worker(bench: Bench) -> None:
 def check_workflow(bench: Bench) -> None:
     """A workflow waits without holding its task, and goes on elsewhere with what it has recorded."""
     event = f"conformance:{next(bench.numbers)}"
-    with bench.worker() as first:
+    with bench.worker(DEAD_SOON) as first:
         task_id = bench.submit("draw", {"event": event})
         until(lambda: bench.task(task_id).get("waitsFor") == f"event {event}", "it waits for the event")
         expect(bench.task(task_id)["status"], "pending", "its status")
@@ -266,13 +279,26 @@ def check_workflow(bench: Bench) -> None:
     bench.service.ask("POST", "/api/events", {"name": event, "payload": {"n": 1}})
     with bench.worker():
         done = bench.ended(task_id)
-    expect(done["result"], [step["value"], {"n": 1}], "the result")
+        expect(done["result"], [step["value"], {"n": 1}], "the result")
+        changed = bench.submit("change", {"event": f"{event}:again"})
+        until(lambda: bench.task(changed).get("waitsFor") == f"event {event}:again", "it waits for the event too")
+        bench.service.ask("POST", "/api/events", {"name": f"{event}:again", "payload": None})
+        until(lambda: str(bench.task(changed).get("waitsFor")).startswith("code"), "another kind of step parks it")
 
 
 def check_children(bench: Bench) -> None:
-    """A workflow runs children, also many and none, and gets their results in order."""
+    """A workflow runs children, also none, and gets their results in order."""
+    run_children(bench, [1, "two", {"three": 3}], [])
+
+
+def check_many_children(bench: Bench) -> None:
+    """A workflow runs more children than one request may name."""
+    run_children(bench, list(range(1200)))
+
+
+def run_children(bench: Bench, *lists: list[Any]) -> None:
     with bench.worker():
-        for payloads in ([1, "two", {"three": 3}], [], list(range(1200))):
+        for payloads in lists:
             expect(bench.ended(bench.submit("fan", {"payloads": payloads}))["result"], payloads, "the results")
 
 
@@ -301,6 +327,7 @@ CHECKS: tuple[Check, ...] = (
     check_paused_worker,
     check_workflow,
     check_children,
+    check_many_children,
     check_drain,
 )
 

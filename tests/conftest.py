@@ -1,6 +1,8 @@
 """Makes the shared fixtures known to every test, and the same examples of Hypothesis be tried in every run."""
 
+import gc
 import signal
+from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
@@ -13,6 +15,31 @@ settings.load_profile("tests")
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and so would every program that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Modules and tests stay to the end: looking for what is unused among them would take a third of the collection,
+    and time again and again while tests run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that share something of their file run in one process, in their order; others wherever there is room."""
+    for item in items:
+        if isinstance(item, pytest.Function) and _shares_with_its_file(item):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+def _shares_with_its_file(item: pytest.Function) -> bool:
+    fixtures = item._fixtureinfo.name2fixturedefs.values()
+    return any(fixture.scope in ("module", "class") for found in fixtures for fixture in found)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

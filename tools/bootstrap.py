@@ -67,7 +67,9 @@ def install(profile: str) -> None:
         venv.create(VENV, symlinks=True, clear=True)
     if not run("-m", "pip", "--version", quiet=True):
         run("-m", "ensurepip", "--default-pip", quiet=True) or sys.exit("Could not put pip into .venv.")
-    pip = ["-m", "pip", "install", "-qq", "--disable-pip-version-check", "--constraint", "constraints.txt"]
+    # Python compiles what is imported, a small part of all that is installed.
+    quick = ["-qq", "--disable-pip-version-check", "--no-compile"]
+    pip = ["-m", "pip", "install", *quick, "--constraint", "constraints.txt"]
     # The build backend is installed first and used in place: the pins hold for it too, and it saves an
     # isolated environment. The same goes for Node, where the machine has none.
     backend = ["hatchling", "editables", *([] if dashboard.machine_has_node() else [dashboard.NODE_WHEEL])]

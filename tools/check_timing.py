@@ -1,4 +1,4 @@
-"""Fails where a worker, its supervisor or the service asks for time otherwise than through their `Timing`."""
+"""Fails where a worker, its supervisor or the HTTP service asks for time otherwise than through their `Timing`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tools.problems import ROOT, Problem, report
 
-FOLDERS = ("worker", "service")
+FOLDERS = ("worker", "service", "http")
 EXCEPTIONS = {
     "worker/execution/processes": "child processes and the system's waiting for them live in the machine's time",
     "worker/execution/child_processes.py": "waits for the same processes",

@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
             covered = {found.version: found for found in (installations[-1], installations[0])}
             servers = {version: stack.enter_context(start(found)) for version, found in covered.items()}
             environment["TASKLIB_TEST_POSTGRES"] = ";".join(f"{v}={server.url}" for v, server in servers.items())
-        workers = ["-n", environment.get("TEST_WORKERS", str(_workers())), "--dist", "worksteal"]
+        workers = ["-n", environment.get("TEST_WORKERS", str(_workers())), "--dist", "loadgroup"]
         command = [sys.executable, "-m", "pytest", *workers, *arguments]
         process = subprocess.Popen(command, cwd=ROOT, env=environment)
         try:

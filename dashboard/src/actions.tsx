@@ -15,7 +15,7 @@ type StatusFilter = NonNullable<BulkFilter["status"]>[number];
 const inBulk = (action: Action): StatusFilter[] => POSSIBLE[action].filter((status) => action !== "retry" || status !== "completed");
 export const ACTIONS: Action[] = ["retry", "cancel", "prioritize", "delete"];
 export const VERBS: Record<Action, string> = { retry: "Retry", cancel: "Cancel", prioritize: "Prioritize", delete: "Delete" };
-const DONE: Record<Action, string> = { retry: "retried", cancel: "cancelled", prioritize: "prioritized", delete: "deleted" };
+const DONE: Record<Action, string> = { retry: "requeued", cancel: "cancelled", prioritize: "prioritized", delete: "deleted" };
 const DANGEROUS: Action[] = ["cancel", "delete"];
 
 export function isPossible(action: Action, status: Shown): boolean {

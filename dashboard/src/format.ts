@@ -145,3 +145,10 @@ export function bytes(value: number): string {
 
 /** What is left of it; below nothing, how often it was used up. */
 export const budgetText = (percent: number): string => (percent >= 0 ? `${percent} %` : `none, used ${Number((1 - percent / 100).toPrecision(2))} times over`);
+
+/** How a number has changed, in percent of what it was. */
+export function change(now: number, before: number | null | undefined): string {
+  if (!before) return "";
+  const part = ((now - before) / before) * 100;
+  return Math.abs(part) < 0.5 ? "unchanged" : `${part > 0 ? "+" : "−"}${Math.abs(part).toFixed(0)} %`;
+}

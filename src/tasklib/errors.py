@@ -303,9 +303,12 @@ class TaskFailed(TaskLibError):
         how = "failed" if task.state == "failed" else f"was {task.state}"
         one = f"task {task.id} of {task.name!r} {how} after {task.attempts} of {task.max_attempts} attempts{reason}"
         many = f"the children of {task.name!r} failed{reason}"
+        gone = f"the child {task.name!r} was deleted before its end was seen"
         super().__init__(
             f"{many}; queue.retry(id) of their workflow runs those that failed again"
             if is_group
+            else f"{gone}; queue.retry(id) of its workflow runs it anew"
+            if task.state == "deleted"
             else f"{one}; error.task.error has the whole text, queue.retry(id) runs it again"
         )
 

@@ -36,7 +36,7 @@ def test_sigterm_ends_it_with_every_task_accounted_for_and_those_of_others_alone
         process = python.popen(command, stdout=subprocess.PIPE, text=True)
         eventually(lambda: everything_happened(queue))
         process.send_signal(signal.SIGTERM)
-        printed, _ = process.communicate(timeout=60)
+        printed, _ = process.communicate(timeout=180)
 
         said, stats = json.loads(printed), queue.stats()
         scheduled = sum(queue.count(name=name) for name in stats.by_name if name.endswith("check_health"))
@@ -74,8 +74,8 @@ def test_its_dashboard_answers_while_it_runs(tmp_path: Path) -> None:
     with python.popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         assert process.stdout is not None
         address = process.stdout.readline().split()[-1]
-        page = httpx.get(address, timeout=60)
-        done = eventually(lambda: httpx.get(f"{address}api/tasks/stats", timeout=60).json()["completed"])
+        page = httpx.get(address, timeout=180)
+        done = eventually(lambda: httpx.get(f"{address}api/tasks/stats", timeout=180).json()["completed"])
         process.send_signal(signal.SIGTERM)
         process.stdout.read()
 
@@ -94,4 +94,4 @@ def test_a_wrong_demo_seconds_is_said(value: str) -> None:
 def demo(*arguments: str, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "TASKLIB_DATABASE_URL")}
     command = [sys.executable, "-m", "tasklib", "demo", *arguments]
-    return python.run(command, env=environment | variables, cwd=cwd, capture_output=True, text=True, timeout=90)
+    return python.run(command, env=environment | variables, cwd=cwd, capture_output=True, text=True, timeout=180)

@@ -63,7 +63,7 @@ def test_examples_run(path: Path, tmp_path: Path, newest_postgres_url: str) -> N
     environment = kept | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "TEST_POSTGRES_URL": libpq_url(newest_postgres_url)}
 
     command = [sys.executable, "-m", "tests.acceptance.run_document", str(path)]
-    done = python.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=90)
+    done = python.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=180)
 
     assert done.returncode == 0, done.stderr
 

@@ -21,7 +21,7 @@ def test_the_worker_ends_on_sigterm(sqlite_url: str) -> None:
     with TaskQueue(sqlite_url) as queue:
         eventually(lambda: queue.workers())
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(60) == 0
+    assert worker.wait(180) == 0
 
 
 def test_one_submits_and_the_other_runs_it_by_default_in_a_file_beside_them(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_one_submits_and_the_other_runs_it_by_default_in_a_file_beside_them(tmp_
 
 def run(program: str, url: str | None, *arguments: str, folder: Path = ROOT / "examples") -> str:
     command = [sys.executable, str(folder / program), *arguments]
-    return python.run(command, env=environment(url), check=True, timeout=60, stdout=subprocess.PIPE, text=True).stdout
+    return python.run(command, env=environment(url), check=True, timeout=180, stdout=subprocess.PIPE, text=True).stdout
 
 
 def environment(url: str | None) -> dict[str, str]:

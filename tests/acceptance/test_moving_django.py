@@ -19,7 +19,7 @@ def test_both_programs_do_what_the_page_says(tmp_path: Path) -> None:
         file = tmp_path / block.remark.removeprefix(FILE)
         file.write_text(block.text)
         done = subprocess.run(
-            [sys.executable, str(file)], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=90
+            [sys.executable, str(file)], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=180
         )
         assert done.returncode == 0, done.stderr
         check_output(PRINTED.findall(block.text), done.stdout.splitlines())

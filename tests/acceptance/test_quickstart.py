@@ -44,7 +44,7 @@ class Reader:
                 env=self._environment,
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=180,
             )
             assert done.returncode == 0, f"{block.place}: {done.stderr}"
             self._check(block.text, done.stdout)
@@ -54,7 +54,7 @@ class Reader:
         for program in self._started:
             program.send_signal(signal.SIGINT)
         for program in self._started:
-            assert program.wait(60) in (0, 130), program.args
+            assert program.wait(180) in (0, 130), program.args
 
     def _start(self, command: str) -> None:
         """In another terminal."""
@@ -112,5 +112,5 @@ WEB = """
 from fastapi.testclient import TestClient
 from web import app, queue
 with TestClient(app) as client:
-    assert queue.wait(client.post('/welcome/ada').json(), timeout=60).result == {'value': 'welcome ada'}
+    assert queue.wait(client.post('/welcome/ada').json(), timeout=180).result == {'value': 'welcome ada'}
 """

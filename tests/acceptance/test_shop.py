@@ -36,27 +36,27 @@ def test_its_own_tests_pass(newest_postgres_url: str) -> None:
 def test_sigterm_waits_for_the_inventory_and_a_kill_loses_no_order(newest_postgres_url: str) -> None:
     with TaskQueue(libpq_url(newest_postgres_url)) as queue:
         first, url = serve(newest_postgres_url)
-        inventory = httpx.post(f"{url}/inventory?seconds=1", timeout=60).json()["task"]
+        inventory = httpx.post(f"{url}/inventory?seconds=3", timeout=180).json()["task"]
         eventually(lambda: queue.get(inventory).state == "running")  # type: ignore[union-attr]
         first.send_signal(signal.SIGTERM)
-        first.wait(60)
+        first.wait(180)
         task = queue.get(inventory)
         assert task is not None
         assert (task.state, task.attempts) == ("completed", 1)
 
         second, url = serve(newest_postgres_url)
         orders = [
-            httpx.post(f"{url}/orders", json={"product": "kettle", "email": "ada@example.com"}, timeout=60).json()
+            httpx.post(f"{url}/orders", json={"product": "kettle", "email": "ada@example.com"}, timeout=180).json()
             for _ in range(3)
         ]
         second.kill()
-        second.wait(60)
+        second.wait(180)
         third, url = serve(newest_postgres_url)
         assert {queue.wait(each["task"], timeout=100).state for each in orders} == {"completed"}
-        states = [httpx.get(f"{url}/orders/{each['order']}", timeout=60).json()["state"] for each in orders]
+        states = [httpx.get(f"{url}/orders/{each['order']}", timeout=180).json()["state"] for each in orders]
         assert states == ["packed"] * 3
         third.terminate()
-        third.wait(60)
+        third.wait(180)
 
 
 def serve(url: str) -> tuple[subprocess.Popen[bytes], str]:
@@ -71,6 +71,6 @@ def serve(url: str) -> tuple[subprocess.Popen[bytes], str]:
 
 def is_up(port: int) -> bool:
     try:
-        return httpx.get(f"http://127.0.0.1:{port}/openapi.json", timeout=60).status_code == 200
+        return httpx.get(f"http://127.0.0.1:{port}/openapi.json", timeout=180).status_code == 200
     except httpx.TransportError:
         return False

@@ -19,7 +19,7 @@ FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
 )
-PATIENCE = 60_000
+PATIENCE = 180_000
 """Milliseconds: a busy machine may take its time, and a page that is broken does not get better."""
 expect.set_options(timeout=PATIENCE)
 TELL_VIOLATIONS = """document.addEventListener("securitypolicyviolation",
@@ -58,6 +58,16 @@ def queue(site: Site) -> TaskQueue:
             site.queue.cancel(task.id)
         site.queue.delete(task.id)
     return site.queue
+
+
+@pytest.fixture(scope="module")
+def done(site: Site) -> list[str]:
+    """Tasks that ran, some of them badly."""
+    ids = [site.queue.enqueue("email.send", {"to": f"user{n}"}).id for n in range(6)]
+    ids += [site.queue.enqueue("payment.charge", {"order": n}).id for n in range(2)]
+    for each in ids:
+        site.queue.wait(each, timeout=180)
+    return [str(each) for each in ids]
 
 
 @pytest.fixture

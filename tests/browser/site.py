@@ -71,13 +71,13 @@ class Site:
         ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run(ready)), daemon=True)
         self._thread.start()
-        assert ready.wait(60)
+        assert ready.wait(180)
 
     def stop(self) -> None:
         """End the service and the worker; the data stay."""
         self.gate.set()
         self.loop.call_soon_threadsafe(self._over.set)
-        self._thread.join(60)
+        self._thread.join(180)
         assert not self._thread.is_alive()
         self._listening.close()
 
@@ -147,9 +147,12 @@ def define_tasks(queue: TaskQueue, gate: threading.Event) -> None:
     def reserve(order: int) -> str:
         return f"shelf {order}"
 
+    @queue.task(name="shelf.release")
+    async def release(order: int) -> None: ...
+
     @queue.task(name="parcel.ship")
     async def ship(ctx: AsyncTaskContext, order: int) -> str:
-        shelf = await ctx.step(reserve, order)
+        shelf = await ctx.options(undo=release.bind(order)).step(reserve, order)
         await ctx.map(label, ({"parcel": n} for n in range(5)))
         verdict = await ctx.wait("approval", Verdict, ask=f"Ship order {order} from {shelf}?")
         return f"{verdict.carrier}: {verdict.parcels}" if verdict.ok else f"refused: {verdict.note}"

@@ -317,6 +317,7 @@ def test_a_completed_task_runs_again_only_when_asked_twice(page: Page, site: Sit
 
 
 def test_large_values_are_folded_and_opened(page: Page, site: Site, queue: TaskQueue) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     payload = {"long": "x" * 5000, "many": list(range(150)), "deep": {"a": {"b": {"c": 1, "d": 2, "e": 3, "f": 4}}}}
     task_id = queue.enqueue("email.send", payload).id
     page.goto(f"{site.url}/tasks/{task_id}")
@@ -330,3 +331,12 @@ def test_large_values_are_folded_and_opened(page: Page, site: Site, queue: TaskQ
     expect(shown).to_contain_text('"f"')
     shown.get_by_role("button", name="Fold", expanded=True).first.click()
     expect(shown).not_to_contain_text("149")
+    page.get_by_label("Search in the payload").fill("E")
+    expect(page.get_by_text("2 found"), "in the names deep and e").to_be_visible()
+    expect(shown.locator("mark")).to_have_text(['"deep"', '"e"'])
+    page.get_by_role("button", name="Copy the path args.deep.a.b.e").click()
+    assert page.evaluate("navigator.clipboard.readText()") == "args.deep.a.b.e"
+    page.get_by_label("Search in the payload").fill("")
+    expect(shown).not_to_contain_text('"f"')
+    page.get_by_role("button", name="Expand all of the payload").click()
+    expect(shown).to_contain_text('"f"')

@@ -29,7 +29,7 @@ def test_pause_and_resume_say_who_and_why(page: Page, site: Site, queue: TaskQue
     assert not queue.is_paused()
 
 
-def test_limits_over_all_and_of_a_type(page: Page, site: Site, queue: TaskQueue) -> None:
+def test_limits_over_all_and_of_a_type_and_budgets(page: Page, site: Site, queue: TaskQueue) -> None:
     queue.enqueue("email.send", {})
     page.goto(f"{site.url}/tasks")
     page.get_by_role("button", name="Limits").click()
@@ -56,10 +56,42 @@ def test_limits_over_all_and_of_a_type(page: Page, site: Site, queue: TaskQueue)
     queue.set_rate_limit(0)
     queue.set_concurrency_limit(0, "email.send")
 
+    page.goto(f"{site.url}/settings")
+    budget = page.get_by_role("region", name="Budgets").get_by_role("row", name="llm")
+    page.get_by_role("button", name="New budget").click()
+    page.get_by_label("Name").fill("llm")
+    page.get_by_label("Tokens that come").fill("90000")
+    page.get_by_role("button", name="Save").click()
+    expect(budget).to_contain_text("90,000 per minute90,00090,000")
+    page.get_by_role("button", name="Edit llm").click()
+    page.get_by_role("dialog").get_by_role("combobox").select_option("second")
+    page.get_by_label("Tokens that come").fill("0.1")
+    page.get_by_role("button", name="Save").click()
+    expect(budget).to_contain_text("6 per minute90,000")
+    page.get_by_role("button", name="Remove llm").click()
+    confirm(page, "Remove 1 budget")
+    expect(page.get_by_text("No budgets.")).to_be_visible()
+    assert queue.budgets() == []
 
-def test_a_type_is_paused_and_resumed(page: Page, site: Site, queue: TaskQueue) -> None:
+
+def test_types_are_found_among_many_and_one_is_paused_and_resumed(page: Page, site: Site, queue: TaskQueue) -> None:
+    for n in range(51):
+        queue.enqueue(f"kind.{n}", {})
     queue.enqueue("email.send", {})
+    queue.cancel(queue.enqueue("a.idle", {}))
     page.goto(f"{site.url}/types")
+    rows, idle = page.locator("tr.kind"), page.get_by_role("row", name="a.idle")
+    expect(rows).to_have_count(50)
+    page.get_by_role("button", name="Show 3 more").click()
+    expect(rows.last, "what needs attention stands first").to_contain_text("a.idle")
+    rows.last.hover()
+    queue.enqueue("a.idle", {})
+    expect(idle).to_contain_text("nobody")
+    expect(rows.last, "the order stands still under the pointer").to_contain_text("a.idle")
+    page.mouse.move(0, 0)
+    expect(rows.first).to_contain_text("a.idle")
+    page.get_by_role("searchbox").fill("SEND")
+    expect(rows).to_have_count(1)
     page.get_by_role("button", name="Pause email.send").click()
     page.get_by_role("dialog").get_by_role("button", name="Pause").click()
     expect(page.get_by_text("email.send is paused", exact=True)).to_be_visible()
@@ -79,8 +111,12 @@ def test_a_schedule_is_made_changed_run_paused_and_deleted(page: Page, site: Sit
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("alert")).to_contain_text("61 * * * *")
     page.get_by_role("textbox", name="Cron").fill("0 9 * * mon")
+    expect(page.get_by_role("dialog").get_by_role("status")).to_contain_text("At 09:00 on Monday, UTC. Next: ")
+    page.get_by_text("Options of each task").click()
+    page.get_by_label("Attempts at most").fill("2")
+    page.get_by_label("Tags (JSON)").fill('{"team": "media"}')
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_role("row", name="0 9 * * mon UTC")).to_be_visible()
+    expect(page.get_by_role("row", name="0 9 * * mon At 09:00 on Monday, UTC")).to_be_visible()
 
     page.get_by_role("button", name="Edit report").click()
     page.get_by_label("Repeats").select_option("every")
@@ -95,6 +131,7 @@ def test_a_schedule_is_made_changed_run_paused_and_deleted(page: Page, site: Sit
     expect(page.get_by_role("dialog")).to_have_count(0)
     (plan,) = (each.plan for each in queue.schedules())
     assert (plan.every, plan.jitter) == (90, 5)
+    assert plan.options == {"max_retries": 1, "tags": {"team": "media"}}
     # As typed, in the time of this machine, also after another change.
     moments = [each and f"{each.astimezone():%Y-%m-%d %H:%M}" for each in (plan.starts_at, plan.ends_at)]
     assert moments == ["2020-01-31 10:00", "2040-01-31 10:00"]
@@ -162,6 +199,13 @@ def test_a_pause_is_lifted_from_the_banner_of_any_page(page: Page, site: Site, q
     page.goto(f"{site.url}/errors")
     banner = page.get_by_role("status").filter(has_text="email.send is paused by ada")
     expect(banner).to_contain_text("the bank is down")
+    queue.pause("a.b")
+    queue.pause("c.d")
+    expect(page.get_by_role("status").filter(has_text="3 pauses"), "many are one").to_contain_text(
+        "a.b, c.d, email.send"
+    )
+    expect(banner).to_have_count(0)
+    page.get_by_role("button", name="Show all").click()
     banner.get_by_role("button", name="Resume").click()
     expect(banner).to_have_count(0)
     assert not queue.is_paused("email.send")

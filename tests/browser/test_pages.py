@@ -19,9 +19,12 @@ from tools import dashboard
 HOLDABLE = re.compile(r"/api/(?!session|control)")
 COUNT_SHIFTS = """() => {
     window.shifted = 0;
-    new PerformanceObserver((list) => list.getEntries().forEach((each) => (window.shifted += each.value))).observe(
-        {type: "layout-shift"});
+    window.observing?.disconnect();
+    window.observing = new PerformanceObserver(
+        (list) => list.getEntries().forEach((each) => (window.shifted += each.value)));
+    window.observing.observe({type: "layout-shift"});
 }"""
+"""Anew for each page that is shown: two observers on one window would count everything twice."""
 STEADY = 0.1
 """How much may move: the part of the screen times how far, as browsers count it; what most people do not notice."""
 AXE = dashboard.SOURCES / "node_modules" / "axe-core" / "axe.min.js"
@@ -90,7 +93,7 @@ def ids(site: Site) -> dict[str, str]:
     queue.add_schedule("report", task="email.send", cron="0 9 * * mon-fri", tz="Europe/Paris", kwargs={"to": "boss"})
     queue.pause("page.crawl", by="ada", reason="the site is down")
     queue.set_rate_limit(50, "email.send")
-    eventually(lambda: queue.wait(failed, timeout=60) and queue.get(running).progress)
+    eventually(lambda: queue.wait(failed, timeout=180) and queue.get(running).progress)
     return {"failed": str(failed), "running": str(running), "waiting": str(waiting)}
 
 

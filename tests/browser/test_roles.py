@@ -81,7 +81,7 @@ def test_an_administrator_makes_and_revokes_tokens(page: Page, open_site: Site) 
         expect(page.get_by_text("Copied.").first).to_be_visible()
         secrets[name] = str(page.evaluate("navigator.clipboard.readText()"))
         page.get_by_role("button", name="Done").click()
-    with httpx.Client(base_url=site.url, headers={"Authorization": f"Bearer {secrets['ada']}"}, timeout=60) as ada:
+    with httpx.Client(base_url=site.url, headers={"Authorization": f"Bearer {secrets['ada']}"}, timeout=180) as ada:
         assert ada.get("/api/types").status_code == 200
         page.get_by_role("button", name="Revoke ada").click()
         confirm(page, "Revoke 1 token")

@@ -56,7 +56,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A queue of which every field is hostile."""
     with Site(f"sqlite:///{tmp_path_factory.mktemp('site') / 'tasks.db'}", works=False) as site:
         fill(site.queue)
-        with httpx.Client(base_url=site.url, timeout=60) as http:
+        with httpx.Client(base_url=site.url, timeout=180) as http:
             work(http)
         yield site
 
@@ -180,5 +180,6 @@ def test_dialogs_made_from_hostile_texts_do_nothing(page: Page, site: Site) -> N
 def test_hostile_names_and_reasons_of_pauses_do_nothing(page: Page, site: Site) -> None:
     site.queue.database.run(pause_all)
     page.goto(f"{site.url}/types")
+    page.get_by_role("button", name="Show all", exact=True).click()
     expect(page.get_by_role("status").filter(has_text="is paused by")).to_have_count(300)
     assert page.evaluate("window.hit") is None

@@ -24,7 +24,7 @@ def ids(site: Site) -> dict[str, str]:
     running = queue.enqueue("image.resize", {"picture": "cat.jpg"})
     pending = queue.enqueue("nobody.knows")
     for task_id in (completed, failed):
-        queue.wait(task_id, timeout=60)
+        queue.wait(task_id, timeout=180)
     return {
         "waiting": str(waiting),
         "completed": str(completed),

@@ -151,7 +151,7 @@ class History:
     @contextmanager
     def _connection(self) -> Iterator[Any]:
         if self.url.startswith("sqlite"):
-            connection: Any = sqlite3.connect(self.url.removeprefix("sqlite:///"), timeout=60, isolation_level=None)
+            connection: Any = sqlite3.connect(self.url.removeprefix("sqlite:///"), timeout=180, isolation_level=None)
         else:
             connection = psycopg.connect(libpq_url(self.url), autocommit=True)
         try:

@@ -16,7 +16,7 @@ class Size:
     block_seconds: int
 
 
-SHORT = Size(worker_timeout=4.0, block_seconds=5)
+SHORT = Size(worker_timeout=8.0, block_seconds=10)
 LONG = Size(worker_timeout=30.0, block_seconds=60)
 SIZES = [
     pytest.param(SHORT, id="short"),

@@ -101,7 +101,7 @@ async def test_a_worker_that_stops_while_its_claim_is_cut_off_leaves_nothing_run
                 worker.cancel()
                 told = holder.now()
                 await aeventually(lambda told=told: holder.waiting(told) >= 1)
-            await asyncio.wait([worker], timeout=60)
+            await asyncio.wait([worker], timeout=180)
             await queue.aclose()
             tasks = read(watching, ids)
             assert {(task.state, task.attempts, task.lost_count) for task in tasks} == {("pending", 0, 0)}

@@ -28,7 +28,7 @@ from tests.fixtures.backends import libpq_url
 from tests.fixtures.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 90.0
+PATIENCE = 180.0
 VICTIM_TIMEOUT = 2.0
 FINISHER_TIMEOUT = 1.0
 """After so many seconds of silence a worker is gone; that of the victims leaves room for a machine that is busy."""

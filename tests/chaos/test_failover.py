@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+import psycopg
 import pytest
 
 from tasklib import TaskQueue
 from tasklib.errors import DatabaseUnavailable
 from tests.chaos.conftest import StartFleet
+from tests.chaos.fleet import Fleet
 from tests.chaos.ledger import duplicates
 from tests.chaos.producer import Producer
 from tests.fixtures.waiting import eventually
@@ -89,14 +91,12 @@ def test_an_idle_worker_listens_to_the_new_primary(pair: Pair, start_fleet: Star
     fleet, queue = start_fleet(pair.url)
     # Between two polls nothing but a notification makes it look.
     service = fleet.start("--concurrency", "1", "--poll-interval", "3600")
-    task_id = queue.enqueue("quick")
-    eventually(lambda: fleet.ledger.starts_of(task_id))
+    run_by_the_idle_worker(pair, fleet, queue)
     refuses_writes(pair)
     pair.fail_over()
     eventually(lambda: "listening for notifications again" in service.log)
     for _ in range(3):
-        task_id = queue.enqueue("quick")
-        eventually(lambda task_id=task_id: fleet.ledger.starts_of(task_id))
+        run_by_the_idle_worker(pair, fleet, queue)
     fleet.stop()
 
 
@@ -128,6 +128,18 @@ def test_an_asynchronous_standby_lacks_what_had_not_reached_it_and_nothing_else(
     assert set(audit.completions()) == {*kept, again}
     assert duplicates(audit.completions()) == []
     fleet.stop()
+
+
+def run_by_the_idle_worker(pair: Pair, fleet: Fleet, queue: TaskQueue) -> None:
+    """Submit a task once the worker has asked for notifications.
+
+    A commit that waits for the standby while the worker asks is seen by neither: that costs a poll interval.
+    """
+    with psycopg.connect(pair.url, autocommit=True) as connection:
+        idle = "SELECT EXISTS (SELECT FROM tasklib_idle WHERE until > now())"
+        eventually(lambda: connection.execute(idle).fetchone() == (True,))
+    task_id = queue.enqueue("quick")
+    eventually(lambda: fleet.ledger.starts_of(task_id))
 
 
 def refuses_writes(pair: Pair) -> None:

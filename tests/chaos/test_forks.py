@@ -261,6 +261,6 @@ def test_a_signal_to_a_tasks_forked_child_ends_the_child_and_not_the_worker(queu
     with programs(WORKER_WHOSE_TASK_ENDS_ITS_CHILD, [[sqlite_url]]) as (worker,):
         worker.go_on()
         for _ in range(3):
-            assert queue.wait(queue.enqueue("forks", {}), timeout=60).result == {"value": signal.SIGTERM}
+            assert queue.wait(queue.enqueue("forks", {}), timeout=180).result == {"value": signal.SIGTERM}
         os.kill(worker.pid, signal.SIGTERM)
         assert worker.value() == "stopped"

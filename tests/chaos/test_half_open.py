@@ -39,7 +39,7 @@ def test_a_listen_connection_that_went_silent_costs_at_most_the_poll_interval(
             through(proxy, newest_postgres_url), history_url=newest_postgres_url, worker_timeout_seconds=30
         )
         fleet.start("--concurrency", "2", "--poll-interval", str(POLL_SECONDS))
-        eventually(lambda: queue.wait(queue.enqueue("quick"), timeout=60))
+        eventually(lambda: queue.wait(queue.enqueue("quick"), timeout=180))
 
         for _ in range(size.rounds):
             eventually(lambda: proxy.freeze(lambda pair: b"LISTEN" in pair.heard))

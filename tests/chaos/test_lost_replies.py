@@ -180,7 +180,7 @@ def test_an_accepted_finish_is_not_called_a_late_write(net: Net, caplog: pytest.
 
     async def run(task_id: UUID) -> None:
         worker = asyncio.ensure_future(net.queue.arun(concurrency=1, signals=False))
-        await net.queue.await_(task_id, timeout=60)
+        await net.queue.await_(task_id, timeout=180)
         worker.cancel()
         await asyncio.gather(worker, return_exceptions=True)
 

@@ -44,7 +44,7 @@ async def working(queue: TaskQueue, concurrency: int = 1) -> AsyncIterator[None]
         yield
     finally:
         running.cancel()
-        await asyncio.wait([running], timeout=60)
+        await asyncio.wait([running], timeout=180)
         await queue.aclose()
 
 

@@ -68,7 +68,7 @@ class Node:
         for each in processes:
             with suppress(psutil.NoSuchProcess):
                 each.kill()
-        self.process.wait(60)
+        self.process.wait(180)
         self.process = None
 
     def is_leader(self) -> bool:

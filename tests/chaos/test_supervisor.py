@@ -33,7 +33,7 @@ def test_a_worker_process_that_dies_is_replaced_and_its_tasks_run_again_at_once(
     os.kill(victim, signal.SIGKILL)
     fleet.open_gate()
 
-    tasks = [queue.wait(task_id, timeout=60) for task_id in ids]
+    tasks = [queue.wait(task_id, timeout=180) for task_id in ids]
     assert [(task.state, task.lost_count) for task in tasks] == [("completed", 1), ("completed", 0)]
     assert victim not in service.workers()
     assert f"worker process {victim} was ended by SIGKILL" in service.log
@@ -70,7 +70,7 @@ def test_workers_beat_themselves_while_their_supervisor_is_stopped(sqlite_url: s
     supervisor = service if entry.pid in service.workers() else other
 
     supervisor.signal(signal.SIGSTOP)
-    task = queue.wait(first, timeout=60)
+    task = queue.wait(first, timeout=180)
     supervisor.signal(signal.SIGCONT)
 
     assert (task.state, task.attempts) == ("completed", 1)
@@ -86,7 +86,7 @@ def test_a_process_whose_loop_is_silent_past_its_lease_is_ended_and_says_where_i
     [stuck] = service.workers()
     task_id = queue.enqueue("block_loop", {"seconds": 600}, max_attempts=1)
 
-    task = queue.wait(task_id, timeout=60)
+    task = queue.wait(task_id, timeout=180)
 
     assert (task.state, len(fleet.ledger.starts())) == ("buried", 1)
     eventually(lambda: stuck not in service.workers())
@@ -118,7 +118,7 @@ def test_probes_tell_alive_from_ready(sqlite_url: str, start_fleet: StartFleet):
 
     def ask(path: str) -> tuple[int, dict]:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=180) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
@@ -167,7 +167,7 @@ def test_a_worker_that_cannot_start_says_why_once_and_ends_so(
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
 
     assert ended.returncode == code, ended.stderr

@@ -123,7 +123,7 @@ class Fleet:
             if service.poll() is None:
                 service.send_signal(signal.SIGTERM)
         for service in self._services:
-            service.wait(60)
+            service.wait(180)
 
 
 @pytest.fixture

@@ -6,11 +6,16 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from uuid import uuid4
 
+import psycopg
 import pytest
 
 from tasklib import TaskState
 from tasklib.core.lifecycle import Phase
+from tests.fixtures.backends import libpq_url
 from tests.fixtures.queues import LEASE_SECONDS, Face, Instance
+from tests.fixtures.waiting import eventually
+
+WAITING_FOR_A_LOCK = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 
 
 def test_a_claimed_task_runs_under_a_lease_and_a_new_version(queue: Face, worker: Instance):
@@ -202,6 +207,23 @@ def test_instances_that_claim_at_the_same_moment_never_get_the_same_task(queue: 
         claimed = [task_id for part in threads.map(drain, plain) for task_id in part]
 
     assert len(claimed) == len(set(claimed)) == 200
+
+
+@pytest.mark.backends("postgres")
+def test_a_claim_that_misses_a_row_written_meanwhile_says_that_more_may_be_due(queue: Face):
+    first, second, third = (queue.enqueue("job", {"n": n}) for n in range(3))
+    worker = _blocking(queue, queue.worker())
+    with ThreadPoolExecutor(1) as threads:
+        with psycopg.connect(libpq_url(queue.url)) as other:
+            # The claim has seen the rows as they are when it comes to a halt here, before it locks them.
+            other.execute("SELECT FROM tasklib_claims FOR UPDATE")
+            claim = threads.submit(worker.claim, 2)
+            eventually(lambda: queue.sql(WAITING_FOR_A_LOCK))
+            other.execute("UPDATE tasks SET kwargs = '{}' WHERE id = %s", [first])
+        claimed = claim.result()
+
+    assert ([task.id for task in claimed.tasks], claimed.exhausted) == ([str(second)], False)
+    assert worker.claim_ids() == [first, third]
 
 
 def test_the_next_due_moment_is_told_when_nothing_is_due(queue: Face, worker: Instance):

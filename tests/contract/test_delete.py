@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
 from tasklib import ConfigurationError, InvalidTransition, TaskNotFound
 from tasklib.core.lifecycle import LIVE, TERMINAL, Phase
 from tasklib.storage.operations import actions
+from tests.fixtures.backends import libpq_url
 from tests.fixtures.queues import Face
+from tests.fixtures.waiting import eventually
 
 
 @pytest.mark.parametrize("phase", sorted(TERMINAL))
@@ -131,3 +135,35 @@ def test_cleanup_needs_a_moment_that_is_one(queue: Face):
 def test_cleanup_refuses_what_is_no_state_of_finished_tasks(queue: Face, state: str):
     with pytest.raises(ConfigurationError, match=state):
         queue.cleanup(older_than=1, state=state)
+
+
+@pytest.mark.backends("postgres")
+def test_cleanup_removes_also_what_somebody_writes_between_look_and_lock(queue: Face):
+    # A page that is short of one would end the clean-up, however much there is after it.
+    queue.task_in(Phase.COMPLETED)
+    queue.task_in(Phase.COMPLETED)
+    text = queue.plain.database._ensure().pyformat["cleanup_tasks"]  # type: ignore[attr-defined]
+    halts = text.replace(
+        "WHERE t.completed_at", "WHERE (SELECT pg_advisory_xact_lock(1) IS NOT NULL) AND t.completed_at", 1
+    )
+    page = {
+        "older_than": queue.now + timedelta(1),
+        "states": '["completed"]',
+        "name": None,
+        "after": 0,
+        "until": 9,
+        "limit": 2,
+    }
+
+    def clean_up() -> object:
+        with psycopg.connect(libpq_url(queue.url)) as own:
+            return own.execute(halts.encode(), page).fetchone()
+
+    with ThreadPoolExecutor(1) as threads:
+        with psycopg.connect(libpq_url(queue.url)) as other:
+            other.execute("SELECT pg_advisory_xact_lock(1)")
+            deleted = threads.submit(clean_up)
+            eventually(lambda: queue.sql("SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"))
+            other.execute("UPDATE tasks SET watched = true WHERE seq = 1")
+
+    assert deleted.result() == (2, 2)

@@ -12,7 +12,8 @@ from pydantic import SecretStr
 from tasklib import AsyncTaskContext, TaskContext, TaskNotFound, TaskState, WaitTimeout
 from tasklib.errors import ConfigurationError, InvalidPayload, InvalidTransition
 from tasklib.storage.operations.workflows import events
-from tasklib.storage.statement import COMMIT, Operation
+from tasklib.storage.operations.workflows.events import open_wait, take_event
+from tasklib.storage.statement import COMMIT, Operation, Statement
 from tests.contract.test_steps import finish
 from tests.fixtures.queues import Face
 
@@ -205,6 +206,20 @@ def test_an_event_that_comes_between_the_look_and_the_suspension_is_not_lost(
     assert finish(queue, task_id).result == {"value": "between"}
 
 
+def test_a_wait_that_is_sent_again_after_a_lost_reply_keeps_what_has_filled_it(queue: Face, shipping: Any):
+    task_id = shipping.submit(7)
+    claimed = queue.worker("shipping").take()
+    step = {"key": "wait", "number": 1, "kind": "wait", "state": "open", "tries": 0, "started_ago": 0}
+    queue.do(lambda: open_wait(claimed.id, claimed.version, step, ["paid"]))
+    for payload in ("first", "second"):
+        queue.plain.emit("paid", payload, to=task_id)
+    queue.do(lambda: open_wait(claimed.id, claimed.version, step, ["paid"]))
+
+    assert queue.do(lambda: take_event(claimed.id, claimed.version, "wait", ["paid"]))["value"] == "first"
+    assert queue.sql("SELECT * FROM tasklib_waits") == []
+    assert queue.sql("SELECT taken_by FROM tasklib_events ORDER BY id") == [{"taken_by": "wait"}, {"taken_by": None}]
+
+
 def test_a_question_is_answered_by_the_key_that_the_function_gave(queue: Face):
     @queue.task
     def pay(ctx: TaskContext) -> list[bool]:
@@ -298,6 +313,28 @@ def test_a_delivery_that_breaks_off_between_two_chunks_is_finished_by_the_next(
     assert queue.do(events.deliver_new) == 1
     assert [finish(queue, task_id).result for task_id in ids] == [{"value": 7}] * 5
     assert queue.do(events.deliver_new) == 0
+
+
+def test_a_delivery_to_a_few_is_one_transaction(queue: Face, shipping: Any):
+    task_id = shipping.submit(8)
+    queue.process_batch()
+    queue.sql("INSERT INTO tasklib_events (name, payload) VALUES ('shipped:8', '{\"tracking\": \"once\"}')")
+    sent: list[Statement] = []
+
+    def counted() -> Operation[int]:
+        delivery, answer = events.deliver_new(), None
+        while True:
+            try:
+                statement = delivery.send(answer)
+            except StopIteration as stop:
+                return stop.value
+            sent.append(statement)
+            answer = yield statement
+
+    assert queue.do(counted) == 1
+    assert [each.name for each in sent].count(COMMIT.name) == 1
+    assert queue.do(events.deliver_new) == 0
+    assert queue.read(task_id).waits_for is None
 
 
 def test_two_waits_of_one_function_end_separately(queue: Face):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tasklib import Abort, AsyncTaskContext, TaskContext, TaskFailed, TaskState, WaitTimeout
-from tasklib.storage.operations.workflows.groups import fold_groups
+from tasklib.storage.operations.workflows.groups import MEMBER, fold_groups
 from tests.contract.test_steps import Calls, calls
 from tests.fixtures.queues import Face
 
@@ -304,7 +304,7 @@ def test_wrong_inputs_are_refused(queue: Face, double: Any):
             case "task":
                 await ctx.run(double)
             case _:
-                await ctx.run(double.options(unique_key="k").bind(1))
+                await ctx.map(double.options(unique_key="k"), [{"n": 1}])
 
     for what, text in (("input", "'n'"), ("task", "task.bind"), ("unique", "unique key 'k'")):
         task_id = parent.submit(what)
@@ -321,3 +321,41 @@ def test_explain_says_how_many_children_are_left(queue: Face, double: Any):
     queue.process_batch()
 
     assert "3 of 3 left" in str(queue.explain(task_id))
+
+
+def test_a_child_that_comes_alive_again_and_ends_again_counts_once(queue: Face, double: Any):
+    """On PostgreSQL the statement that ends children counts them, and the trigger what a person does to them."""
+
+    @queue.task
+    def parent(ctx: TaskContext) -> int:
+        return ctx.map(double, [{"n": n} for n in range(3)]).total
+
+    task_id = parent.submit()
+    drain(queue)
+    assert queue.read(task_id).result == {"value": 3}
+    folded, not_yet = "SELECT sum(ended) FROM tasklib_groups", "SELECT coalesce(sum(ended), 0) FROM tasklib_tallies"
+    counted = f"SELECT ({folded}) + ({not_yet}) AS ended"
+    child = queue.list(name="double")[0]
+    for _ in range(2):
+        queue.retry(child.id)
+        assert queue.sql(counted) == [{"ended": 2}]
+        drain(queue)
+        assert queue.sql(counted) == [{"ended": 3}]
+    queue.sql(f"UPDATE tasks SET state = 'pending', completed_at = NULL, result = NULL WHERE id = '{child.id}'")
+    queue.sql(f"UPDATE tasks SET state = 'completed', completed_at = '2030-01-01 12:00:00' WHERE id = '{child.id}'")
+    assert queue.sql(counted) == [{"ended": 3}]
+
+
+def test_a_claimed_child_says_that_it_is_one(queue: Face, double: Any):
+    """Also where it has nothing else that most tasks do not have."""
+
+    @queue.task
+    def parent(ctx: TaskContext) -> int:
+        return ctx.map(double, [{"n": n} for n in range(3)]).total
+
+    parent.submit()
+    queue.process_batch(1)
+    worker = queue.worker("double")
+    for task in [worker.take(), worker.take(), worker.take()]:
+        assert task.marks == MEMBER
+        assert (task.retry_count, task.headers, task.task("w").tags, task.waited) == (0, {}, {}, pytest.approx(0.0))

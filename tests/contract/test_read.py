@@ -243,7 +243,8 @@ def test_stats_say_how_many_stand_where(queue: Face, one_of_each: dict[str, Any]
     assert (stats.pending, stats.running, stats.completed, stats.failed) == (3, 1, 1, 2)
     assert (stats.cancelled, stats.buried, stats.delayed, stats.retrying) == (1, 1, 2, 1)
     assert stats.total == len(one_of_each) + 1
-    assert stats.by_name["other"] == {"pending": 1, "delayed": 1}
+    zeros = dict.fromkeys(["running", "completed", "failed", "cancelled", "buried", "waiting", "retrying"], 0)
+    assert stats.by_name["other"] == {"pending": 1, "delayed": 1, **zeros}
     assert stats.by_name["job"]["failed"] == 2
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -120,6 +121,70 @@ def test_a_step_with_an_undo_is_not_forgotten_while_the_workflow_lives(queue: Fa
     with pytest.raises(InvalidTransition, match="cancel it first"):
         queue.retry(task_id, from_scratch=True)
     assert queue.sql("SELECT key FROM tasklib_steps") == [{"key": "charge"}]
+
+
+def test_a_child_that_was_deleted_fails_its_parent_and_a_retry_runs_it_anew(queue: Face, calls: Calls):
+    @queue.task
+    def child() -> str:
+        calls.note("child")
+        return "done"
+
+    @queue.task(max_retries=3)
+    async def parent(ctx: AsyncTaskContext) -> str:
+        return await ctx.run(child.options(delay_seconds=60).bind())
+
+    task_id = parent.submit()
+    queue.process_batch()
+    (found,) = queue.list(name="child")
+    queue.cancel(found.id)
+    queue.delete(found.id)
+    drain(queue)
+    ended = queue.read(task_id)
+    assert (ended.state, ended.retry_count) == (TaskState.FAILED, 0)
+    assert "TaskFailed: the child 'child' was deleted before its end was seen" in (ended.error or "")
+    queue.retry(task_id)
+    drain(queue)
+    queue.advance(60)
+    drain(queue)
+
+    assert queue.read(task_id).result == {"value": "done"}
+    assert list(calls) == ["child"]
+    assert queue.sql("SELECT total, ended, failed, cancelled FROM tasklib_groups") == [
+        {"total": 1, "ended": 1, "failed": 0, "cancelled": 0}
+    ]
+
+
+@pytest.mark.parametrize("folded", [False, True])
+@pytest.mark.parametrize("what", ["run", "map", "flow", "wait"])
+def test_patience_begins_anew_with_a_retry(queue: Face, what: str, folded: bool):
+    @queue.task
+    async def late(ctx: AsyncTaskContext) -> None:
+        await ctx.wait("never")
+
+    @queue.task(max_retries=0)
+    async def parent(ctx: AsyncTaskContext) -> None:
+        flow = queue.plain.flow("late")
+        flow.add(late.bind())
+        match what:
+            case "run":
+                await ctx.run(late.bind(), timeout_seconds=60)
+            case "map":
+                await ctx.map(late, [{}], timeout_seconds=60)
+            case "flow":
+                await ctx.run(flow, timeout_seconds=60)
+            case _:
+                await ctx.wait("never", timeout_seconds=60)
+
+    task_id = parent.submit()
+    for _ in range(2):
+        drain(queue)
+        assert queue.read(task_id).next_retry_at == queue.now + timedelta(seconds=60)
+        queue.advance(60)
+        queue.process_batch(1)
+        assert "WaitTimeout" in (queue.read(task_id).error or "")
+        while folded and queue.do(fold_groups):
+            pass
+        queue.retry(task_id)
 
 
 def test_a_retried_parent_runs_its_failed_children_again_at_their_failed_steps(queue: Face, calls: Calls):

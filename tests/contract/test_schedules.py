@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -201,6 +202,29 @@ def test_arguments_that_do_not_fit_the_task_are_refused_when_the_schedule_is_mad
     with pytest.raises(ConfigurationError, match="no such option: colour"):
         queue.add_schedule("nightly", task="report", every=60, kwargs={"of": "day"}, options={"colour": "red"})
     assert queue.schedules() == []
+
+
+@pytest.mark.parametrize(
+    "given, why",
+    [
+        ({"options": {"id": UUID(int=1)}}, "cannot have id .*each of its tasks gets an id of its own"),
+        ({"options": {"expires_at": datetime(2030, 1, 1, tzinfo=UTC)}}, "cannot have expires_at .*expires_after"),
+        ({"options": {"delay_seconds": 5}}, "cannot have delay_seconds .*starts_at"),
+        ({"options": {"priority": "high"}}, "priority must be a whole number .*got 'high'"),
+        ({"options": "priority"}, "options must be a mapping"),
+        ({"starts_at": "tomorrow"}, "starts_at must be a datetime with a time zone, got 'tomorrow'"),
+        ({"starts_at": datetime(2030, 1, 2, tzinfo=UTC), "ends_at": datetime(2030, 1, 1, tzinfo=UTC)}, "never run"),
+    ],
+)
+def test_a_schedule_that_could_never_make_a_task_is_refused(queue: TaskQueue, given: Any, why: str) -> None:
+    @queue.task
+    def report() -> None: ...
+
+    with pytest.raises(ConfigurationError, match=why):
+        queue.add_schedule("nightly", task="report", every=60, **given)
+    with pytest.raises(ConfigurationError, match=why):
+        queue.schedule(every=60, **given)(report)
+    assert (queue.schedules(), queue.declared_schedules) == ([], [])
 
 
 def test_schedules_declared_in_code_are_made_changed_and_removed_with_it(queue: TaskQueue, clock: ManualClock) -> None:

@@ -140,11 +140,11 @@ def test_the_callers_own_id_is_kept(queue: Face):
 
 def test_the_same_id_again_is_the_same_task(queue: Face):
     wanted = uuid4()
-    queue.enqueue("job", {"n": 1}, id=wanted)
+    first = queue.enqueue("job", {"n": 1}, id=wanted)
 
     again = queue.enqueue("job", {"n": 2}, id=wanted)
 
-    assert again == wanted
+    assert (again, first.created, again.created) == (wanted, True, False)
     assert [task.kwargs for task in queue.list()] == [{"n": 1}]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from uuid_utils.compat import uuid7
 
-from tasklib import InvalidArguments
+from tasklib import ConfigurationError, InvalidArguments
 from tasklib.core.task import NewTask, TaskBatch, first_of_many
 from tasklib.storage.statement import Statement
 from tasklib.submission import CHUNK, TaskFunction
@@ -66,6 +66,12 @@ def test_nothing_to_submit_submits_nothing(queue: Face, count: TaskFunction[Any,
     ids = queue.via(count).submit_many([])
 
     assert (list(ids), ids.created, queue.count()) == ([], 0, 0)
+
+
+def test_one_id_for_many_is_refused(queue: Face, count: TaskFunction[Any, Any]):
+    with pytest.raises(ConfigurationError, match="makes an id for each"):
+        count.options(id=uuid7()).submit_many([{"n": 1}, {"n": 2}])
+    assert queue.count() == 0
 
 
 def test_ids_need_not_be_kept(queue: Face, count: TaskFunction[Any, Any]):

@@ -212,7 +212,7 @@ def test_a_revision_makes_the_tables(project: Project, database_url: str) -> Non
         task_id = queue.enqueue("job")
         queue.register_handler("job", lambda payload: 42)
         queue.process_batch()
-        assert task_id.wait(timeout=60) == 42
+        assert task_id.wait(timeout=180) == 42
     project.write("assert upgrade_tasklib(op) == []", "two", "one")
     command.upgrade(project.config, "head")
 

@@ -47,7 +47,7 @@ def test_workers_told_to_stop_finish_what_they_run_and_leave_the_rest(database_u
         eventually(lambda: len(journal.pids()) == 2)
         for worker in workers:
             worker.process.terminate()
-        assert [worker.process.wait(60) for worker in workers] == [0] * 2
+        assert [worker.process.wait(180) for worker in workers] == [0] * 2
 
         stats, runs = queue.stats(), journal.runs()
         assert (stats.running, stats.failed, stats.buried) == (0, 0, 0)

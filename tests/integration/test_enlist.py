@@ -102,13 +102,13 @@ def test_a_committed_transaction_leaves_one_task_that_nobody_saw_before(scene: S
 
 
 def test_a_batch_commits_and_rolls_back_with_the_caller(scene: Scene) -> None:
-    scene.submit(*[a_task() for _ in range(3)])
+    batch = TaskBatch(a_task(id=first_of_many(uuid4()), timeout_seconds=30), '[{"n": 1}, {"n": "%s"}]', 2)
+    scene.caller.run(scene.database, lambda: submit_batch(batch))  # the first statement of the transaction
     scene.caller.rollback()
     assert scene.stored() == []
 
     scene.caller.begin()
     scene.submit(*[a_task() for _ in range(3)])
-    batch = TaskBatch(a_task(id=first_of_many(uuid4()), timeout_seconds=30), '[{"n": 1}, {"n": "%s"}]', 2)
     scene.caller.run(scene.database, lambda: submit_batch(batch))
     assert scene.stored() == []
     scene.caller.commit()

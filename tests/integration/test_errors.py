@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
 
 import psycopg
 import pytest
 
 from tasklib import ConfigurationError, DatabaseUnavailable, PermissionDenied, StorageError, TaskQueue
 from tasklib.core.task_id import TaskId
+from tasklib.storage.statement import Operation, Statement
 from tests.fixtures.backends import libpq_url
 from tests.fixtures.disks import unprivileged
 from tests.fixtures.queues import FORMS, Face, Form, open_queue
@@ -209,3 +211,16 @@ def _use_many_connections(queue: Face) -> None:
 
 async def _all_paused(plain: TaskQueue) -> bool:
     return all(await asyncio.gather(*(plain.ais_paused() for _ in range(4))))
+
+
+def test_a_value_that_a_column_refuses_names_the_column(newest_postgres_url: str):
+    values = {"id": str(uuid4()), "name": "job", "kwargs": "{}", "tags": "{}", "max_retries": 0, "priority": 0}
+    others = ("run_at", "now", "delay", "concurrency_key", "headers", "expires_at", "expires_in")
+
+    def store() -> Operation[None]:
+        yield Statement("insert_task", values | dict.fromkeys(others) | {"timeout_seconds": -5.0})
+
+    with TaskQueue(newest_postgres_url) as queue:
+        with pytest.raises(StorageError, match=r"column timeout_seconds of table tasks: .*tasks_timeout_positive"):
+            queue.database.run(store)
+        assert queue.count() == 0

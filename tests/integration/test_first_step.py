@@ -39,7 +39,7 @@ def test_a_first_step_is_remembered_though_the_row_is_written_meanwhile(newest_p
 
         task_id = order.submit()
         queue.process_batch()
-        threads[0].join(60)
+        threads[0].join(180)
         queue.plain.emit("paid", 2)
         queue.process_batch()
         ended = queue.plain.get(task_id)

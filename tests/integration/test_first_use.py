@@ -21,7 +21,7 @@ def test_the_tables_are_created_once(database_url: str, round_: int) -> None:
 
     def use(number: int) -> None:
         with TaskQueue(database_url) as queue:
-            together.wait(60)
+            together.wait(180)
             queue.enqueue("job", {"n": number})
 
     with ThreadPoolExecutor(PROGRAMS) as programs:

@@ -67,7 +67,7 @@ def test_explain_knows_what_the_worker_allows_itself(database_url: str) -> None:
 
     def hold(payload: Any = None) -> None:
         started.release()
-        may_end.wait(60)
+        may_end.wait(180)
 
     declared = queue.task(max_concurrency=1, name="declared")(hold)
     tq = Fluent()
@@ -76,7 +76,7 @@ def test_explain_knows_what_the_worker_allows_itself(database_url: str) -> None:
         tq("counted").set_worker_count(1).set_worker(hold).add(1)
         tq("rated").set_worker_count(9).set_rate_limit(0.001).set_worker(hold).add(1)
         declared.submit()
-        assert all(started.acquire(timeout=60) for _ in range(3))
+        assert all(started.acquire(timeout=180) for _ in range(3))
         waiting = {"counted": "worker_limit", "rated": "worker_rate_limit", "declared": "worker_limit"}
         ids = {name: queue.enqueue(name) for name in waiting}
 
@@ -141,7 +141,7 @@ def test_a_rate_limit_starts_one_seconds_worth_and_then_one_by_one(tq: Fluent) -
 
 def test_a_timeout_ends_an_attempt(tq: Fluent) -> None:
     may_end = threading.Event()
-    tq("stuck").set_worker(lambda _: may_end.wait(60)).set_timeout(0.2).add({}, max_attempts=1)
+    tq("stuck").set_worker(lambda _: may_end.wait(180)).set_timeout(0.2).add({}, max_attempts=1)
 
     eventually(lambda: tq.stats().failed == 1)
     may_end.set()

@@ -20,7 +20,6 @@ from tests.fixtures.queues import Face, open_queue
 ROWS, ROUNDS = 150, 6
 
 
-@pytest.mark.timeout(180)
 def test_renewals_reports_endings_and_bulk_actions_never_deadlock(
     newest_postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ):
@@ -53,7 +52,7 @@ def run_together(queue: Face) -> None:
         queue.do(lambda: attempts.end_attempts(endings))
 
     def work(act: Callable[[], object]) -> None:
-        start.wait(60)
+        start.wait(180)
         act()
 
     acts = [renew, report, end, queue.plain.cancel_many, queue.plain.retry_many, queue.plain.recover_stale_tasks]
@@ -68,7 +67,6 @@ WORKFLOWS, CHILDREN = 12, 6
 ENDED = ["completed", "failed", "cancelled", "buried"]
 
 
-@pytest.mark.timeout(180)
 def test_folds_deletes_cancels_and_retries_of_workflows_never_deadlock(
     newest_postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ):
@@ -124,7 +122,7 @@ def change_workflows_together(queue: Face) -> None:
         queue.plain.delete_many(state=ENDED)
 
     def work(act: Callable[[], object]) -> None:
-        start.wait(60)
+        start.wait(180)
         for _ in range(4):
             act()
 

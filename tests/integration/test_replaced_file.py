@@ -145,8 +145,8 @@ for line in sys.stdin:
         lose(path)
         with start() as new:
             answers = [(ask(old, "old"), ask(new, "new")) for _ in range(3)]
-            new.communicate(timeout=60)
-        old.communicate(timeout=60)
+            new.communicate(timeout=180)
+        old.communicate(timeout=180)
 
     assert answers == [("DatabaseReplaced", "stored")] * 3
     with TaskQueue(sqlite_url) as restarted:

@@ -66,7 +66,7 @@ def test_an_id_waits_for_the_value_that_its_task_returns(queue: TaskQueue) -> No
     task_id = area.submit(6, 7)
     queue.process_batch()
 
-    assert task_id.wait(timeout=60) == 42
+    assert task_id.wait(timeout=180) == 42
 
 
 async def test_awaiting_gives_the_same(queue: TaskQueue) -> None:
@@ -77,7 +77,7 @@ async def test_awaiting_gives_the_same(queue: TaskQueue) -> None:
     submitted = [area.submit(6, 7), await area.asubmit(6, 7), await queue.aenqueue("area", {"width": 6, "height": 7})]
     await queue.aprocess_batch()
 
-    assert [await each.await_(timeout=60) for each in submitted] == [42, 42, 42]
+    assert [await each.await_(timeout=180) for each in submitted] == [42, 42, 42]
 
 
 async def test_ids_of_submissions_that_were_merged_know_their_queue(queue: TaskQueue) -> None:
@@ -89,7 +89,7 @@ async def test_ids_of_submissions_that_were_merged_know_their_queue(queue: TaskQ
     while await queue.aprocess_batch():
         pass
 
-    assert [await each.await_(timeout=60) for each in submitted] == [2 * number for number in range(20)]
+    assert [await each.await_(timeout=180) for each in submitted] == [2 * number for number in range(20)]
 
 
 @pytest.mark.parametrize("returned, kind", [(A_PAGE, Page), (AN_ORDER, Order), (UUID(int=7), UUID), (None, None)])
@@ -141,7 +141,7 @@ def test_without_the_function_the_value_is_json(database_url: str) -> None:
         task_id = producer.enqueue("produce")
         worker.process_batch()
 
-        assert task_id.wait(timeout=60) == {"url": "https://example.com", "seen": "2026-01-02T00:00:00Z"}
+        assert task_id.wait(timeout=180) == {"url": "https://example.com", "seen": "2026-01-02T00:00:00Z"}
 
 
 def test_a_failed_task_is_an_error_that_has_the_task(queue: TaskQueue) -> None:
@@ -155,7 +155,7 @@ def test_a_failed_task_is_an_error_that_has_the_task(queue: TaskQueue) -> None:
     with pytest.raises(
         TaskFailed, match=r"'fail' failed after 1 of 1 attempts with: ValueError: no such row"
     ) as caught:
-        task_id.wait(timeout=60)
+        task_id.wait(timeout=180)
     assert (caught.value.task.id, caught.value.task_id) == (task_id, task_id)
     assert "Traceback" in (caught.value.task.error or "")
     assert pickle.loads(pickle.dumps(caught.value)).task == caught.value.task
@@ -166,7 +166,7 @@ async def test_a_cancelled_task_is_one_too(queue: TaskQueue) -> None:
     queue.cancel(task_id)
 
     with pytest.raises(TaskFailed, match="was cancelled after 0 of 3 attempts") as caught:
-        await task_id.await_(timeout=60)
+        await task_id.await_(timeout=180)
     assert caught.value.task.state == "cancelled"
 
 
@@ -181,7 +181,7 @@ def test_an_id_of_no_task_is_an_error(memory: TaskQueue) -> None:
     memory.delete(task_id)
 
     with pytest.raises(TaskNotFound, match=str(task_id)):
-        task_id.wait(timeout=60)
+        task_id.wait(timeout=180)
 
 
 def test_an_id_made_from_text_asks_the_default_queue(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,9 +195,9 @@ def test_an_id_made_from_text_asks_the_default_queue(monkeypatch: pytest.MonkeyP
     text = str(area.submit(6, 7))
     tasklib.default_queue().process_batch()
 
-    assert TaskId(text).wait(timeout=60) == 42
-    assert TaskId[int](text).wait(timeout=60) == 42
-    assert pickle.loads(pickle.dumps(TaskId(text))).wait(timeout=60) == 42
+    assert TaskId(text).wait(timeout=180) == 42
+    assert TaskId[int](text).wait(timeout=180) == 42
+    assert pickle.loads(pickle.dumps(TaskId(text))).wait(timeout=180) == 42
     tasklib.default_queue().close()
 
 
@@ -222,7 +222,7 @@ def test_a_default_that_is_injected_is_filled_in(queue: TaskQueue) -> None:
     task_id = kind.submit("rows.csv", depth=2)
     queue.process_batch()
 
-    assert task_id.wait(timeout=60) == "TaskContext rows.csv 2 1"
+    assert task_id.wait(timeout=180) == "TaskContext rows.csv 2 1"
 
 
 def test_a_first_parameter_is_the_context_if_asked_for(queue: TaskQueue) -> None:
@@ -237,7 +237,7 @@ def test_a_first_parameter_is_the_context_if_asked_for(queue: TaskQueue) -> None
     submitted = [annotated.submit("a"), bare.submit("b"), queue.enqueue("annotated", {"path": "c"})]
     queue.process_batch()
 
-    assert [each.wait(timeout=60) for each in submitted] == ["TaskContext a", "AsyncTaskContext b", "TaskContext c"]
+    assert [each.wait(timeout=180) for each in submitted] == ["TaskContext a", "AsyncTaskContext b", "TaskContext c"]
 
 
 @pytest.mark.parametrize("annotation", [TaskContext, AsyncTaskContext])
@@ -288,8 +288,8 @@ def test_ids_of_many_ask_their_own_queue_and_say_whether_they_are_new(queue: Tas
     again = keyed.submit_many([{"number": 8}])
     queue.process_batch()
 
-    assert [each.wait(timeout=60) for each in [*ids, ids[-1], *again]] == [10, 12, 12, 14]
-    assert asyncio.run(ids[0].await_(timeout=60)) == 10
+    assert [each.wait(timeout=180) for each in [*ids, ids[-1], *again]] == [10, 12, 12, 14]
+    assert asyncio.run(ids[0].await_(timeout=180)) == 10
     assert (list(again), [each.created for each in again], [each.created for each in ids]) == (
         [held],
         [False],

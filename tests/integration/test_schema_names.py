@@ -81,7 +81,7 @@ def test_a_schema_whose_name_needs_quotes_does_everything(newest_postgres_url: s
         assert queue.count(state="failed") == 2
         assert queue.retry(ended[Phase.BURIED]).attempts == 0
         assert queue.delete(ended[Phase.COMPLETED])
-        assert queue.wait(ended[Phase.FAILED], timeout=60).id == ended[Phase.FAILED]
+        assert queue.wait(ended[Phase.FAILED], timeout=180).id == ended[Phase.FAILED]
         queue.advance(3600)
         assert queue.cleanup(older_than=1, state=["failed", "cancelled"]) == 2
 

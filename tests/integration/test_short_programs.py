@@ -27,7 +27,7 @@ for _ in range(20):
 
 @pytest.mark.backends("sqlite-file", "postgres-newest")
 def test_an_event_loop_ends_although_nobody_closed_the_queue(database_url: str) -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM, database_url], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, "-c", PROGRAM, database_url], capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr
 
 
@@ -41,7 +41,7 @@ begun, ending = threading.Event(), threading.Event()
 
 def slow(payload):
     begun.set()
-    ending.wait(60)
+    ending.wait(180)
     time.sleep(0.5)  # the worker is asked to stop right after
     return "whole"
 
@@ -52,7 +52,7 @@ else:
     queue.register_handler("slow", slow)
     queue.enqueue("slow"), queue.enqueue("slow")
     threading.Thread(target=queue.run, daemon=kind == "daemon").start()
-begun.wait(60)
+begun.wait(180)
 threading._register_atexit(ending.set)  # the last that is registered is called first
 """
 
@@ -61,7 +61,7 @@ threading._register_atexit(ending.set)  # the last that is registered is called 
 @pytest.mark.parametrize("kind", ["tq", "daemon", "thread"])
 def test_a_worker_in_a_thread_drains_when_the_program_ends(database_url: str, kind: str) -> None:
     command = [sys.executable, "-c", WORKING, database_url, kind]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
     assert (done.returncode, done.stderr) == (0, "")
 
     with TaskQueue(database_url) as queue:

@@ -92,7 +92,7 @@ def test_a_coroutine_acts_beside_a_worker_and_its_result_or_error_comes_back() -
         began = asyncio.get_running_loop().time()
         task_id = await send_email.asubmit("ada")
         await asyncio.sleep(3600)
-        task = await queue.await_(task_id, timeout=60)
+        task = await queue.await_(task_id, timeout=180)
         return task.state, asyncio.get_running_loop().time() - began
 
     async def failing() -> None:

@@ -53,7 +53,7 @@ class Waiter:
         """Begin to wait; returns once the task was seen unfinished, so that only being told can end it."""
         self.looked = threading.Semaphore(0)
         future = self.threads.submit(self._wait, task_id, timeout)
-        assert self.looked.acquire(timeout=60)
+        assert self.looked.acquire(timeout=180)
         return future
 
     def _wait(self, task_id: Any, timeout: float | None) -> Task:
@@ -210,7 +210,7 @@ def test_a_task_that_is_not_there_is_not_waited_for(queue: Face, form: Form):
     with open_queue(queue.url, form) as face:
         for unknown in ("01890000-0000-7000-8000-000000000000", "nonsense"):
             with pytest.raises(TaskNotFound, match=unknown):
-                face.wait(unknown, timeout=60)
+                face.wait(unknown, timeout=180)
 
 
 @FEW

@@ -86,9 +86,17 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
     first = NewTask(id=first_of_many(uuid4()), name="type.0", kwargs=None, max_retries=3)
     lost = dumps([{"id": task_id, "version": version} for task_id, version in held])
     recorded = dumps([{"id": one[0], "version": one[1], "state": "completed", "outcome": None} for one in held])
+    recorded_steps = [
+        {"task_id": task_id, "version": version, "key": "a", "number": 1, "kind": "step", "state": "done"}
+        | {"tries": 0, "started_ago": 0.0, "ended": True}
+        for task_id, version in held
+    ]
     return {
         "complete_tasks": lambda: attempts.complete_tasks(
             [Completion(task_id, version, '{"value": 1}', clock, clock) for task_id, version in held]
+        ),
+        "complete_members": lambda: attempts.complete_tasks(
+            [Completion(task_id, version, '{"value": 1}', clock, clock) for task_id, version in held], members=True
         ),
         "end_attempts": lambda: attempts.end_attempts(
             [Ending.retry_later(task_id, version, delay=5.0, error="no") for task_id, version in held]
@@ -117,13 +125,8 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "find_ids": lambda: tasks.find_ids(readings(f"{waiting[0][:35]}..{waiting[0][-1]}")[0]),
         "watch_task": lambda: tasks.watch_task(ids[0]),
         "waiting_names": lambda: tasks.waiting_names(),
-        "record_steps": lambda: steps.try_record_steps(
-            [
-                {"task_id": task_id, "version": version, "key": "a", "number": 1, "kind": "step", "state": "done"}
-                | {"tries": 0, "started_ago": 0.0, "ended": True}
-                for task_id, version in held
-            ]
-        ),
+        "record_steps": lambda: steps.try_record_steps(recorded_steps),
+        "record_more_steps": lambda: steps.try_record_steps(recorded_steps, marked=True),
         "lock_tasks": Statement("lock_tasks", {"ids": dumps(waiting)}),
         "lock_attempt": Statement("lock_attempt", {"id": waiting[0], "version": 1}),
         "wake_tasks": Statement("wake_tasks", {"ids": dumps(waiting)}),
@@ -137,6 +140,10 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
             | {"max_failures": None},
         ),
         "find_members": Statement("find_members", {"id": str(UUID(int=0)), "after": 0, "limit": BATCH}),
+        "lock_holder": Statement("lock_holder", {"ids": dumps(waiting[:2])}),
+        "find_circle": Statement("find_circle", {"id": waiting[0], "holder": waiting[-1]}),
+        "follow_task": Statement("follow_task", {"id": waiting[0], "group_id": str(uuid4())}),
+        "find_followed": Statement("find_followed", {"id": str(UUID(int=0))}),
         "find_failed_member": Statement("find_failed_member", {"id": str(UUID(int=0))}),
         "list_before": Statement("list_before", {"id": str(UUID(int=0))}),
         "find_parent": Statement("find_parent", {"id": waiting[0]}),

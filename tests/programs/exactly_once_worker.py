@@ -38,7 +38,7 @@ from tests.fixtures.waiting import eventually
 
 DURING_SECONDS = 0.0002
 """How long a COMMIT of SQLite goes on before its process is killed from another thread."""
-PATIENCE = 60.0
+PATIENCE = 180.0
 """A worker that was not killed after so many seconds is ended otherwise, which the test reports."""
 
 Side = Literal["before", "during", "sent", "after"]

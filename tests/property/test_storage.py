@@ -53,7 +53,6 @@ endings = st.sampled_from([Event.COMPLETE, Event.RETRY_LATER, Event.SNOOZE, Even
 
 
 @pytest.mark.backends("sqlite-memory", "postgres-newest")
-@pytest.mark.timeout(300)
 def test_storage_does_what_the_model_does(database_url: str):
     examples, steps = SIZES[database_url.partition(":")[0]]
     chosen = settings(

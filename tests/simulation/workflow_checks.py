@@ -282,7 +282,9 @@ class WorkflowChecker:
         self.groups[new.id] = new
         if new.ended > new.total:
             self._broken(f"group {short(new.id)} counts {new.ended} ended of {new.total}")
-        if new.fired_at is None or new.kind == "left" or (old is not None and old.fired_at == new.fired_at):
+        if new.fired_at is None or (old is not None and old.fired_at == new.fired_at):
+            return
+        if new.kind in ("left", "gone"):  # Whoever waited for it does so no more, or was deleted: nobody is told.
             return
         if old is not None and old.fired_at is not None:
             self._broken(f"group {short(new.id)} of {short(new.task_id)} is told twice")

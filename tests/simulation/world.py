@@ -148,6 +148,7 @@ class World:
         """Every worker that has not ended: while one drains, another may have taken its place."""
         self._starts = 0
         self._is_over = False
+        """Nobody is started any more."""
         self._unconfirmed = 0
         """Submissions that were begun, and whose producers have no answer yet."""
         self._tasks: list[asyncio.Task[object]] = []
@@ -201,7 +202,9 @@ class World:
         return process, link, queue
 
     def start_worker(self, number: int) -> None:
-        """Start a worker in place of the last one of that number."""
+        """Start a worker in place of the last one of that number, unless the end has come."""
+        if self._is_over:
+            return
         plan = self.scenario.workers[number]
         self._starts += 1
         process, link, queue = self.connect(f"w{number}.{self._starts}")
@@ -256,7 +259,7 @@ class World:
         self._later(2.0, self._revive, number)
 
     def _revive(self, number: int) -> None:
-        if self.worker_process(number) is None and not self._is_over:
+        if self.worker_process(number) is None:
             self.start_worker(number)
 
     async def _submit(self, number: int, submission: Submission) -> None:
@@ -377,6 +380,7 @@ class World:
 
     async def _rest(self) -> None:
         """When nothing is to do, workers only look now and then, and those that died are forgotten."""
+        self._is_over = True  # a deployment that is still to come would start a worker while they are counted
         if self.checker.violations:
             return
         before = {link: link.operations for link in self.links}
@@ -394,7 +398,6 @@ class World:
         self.checker.check_counts(process, {state: getattr(stats, state) for state in STATES})
 
     async def _stop_all(self) -> None:
-        self._is_over = True
         for process, worker in list(self._running.items()):
             process.context.copy().run(worker.stop)
         for process, remote in self.remotes.values():

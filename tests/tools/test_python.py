@@ -21,8 +21,8 @@ print(json.dumps({
     "signals": [str(signal.getsignal(each)) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)],
     "stdin": [sys.stdin.encoding.lower(), sys.stdin.errors, type(sys.stdin.buffer).__name__],
     "buffers": [type(each.buffer).__name__ for each in (sys.stdout, sys.stderr)],
-    "stdout": [sys.stdout.encoding.lower(), sys.stdout.errors, sys.stdout.line_buffering],
-    "stderr": [sys.stderr.encoding.lower(), sys.stderr.errors, sys.stderr.line_buffering],
+    "stdout": [sys.stdout.encoding.lower(), sys.stdout.errors, sys.stdout.line_buffering, sys.stdout.write_through],
+    "stderr": [sys.stderr.encoding.lower(), sys.stderr.errors, sys.stderr.line_buffering, sys.stderr.write_through],
     "files": sorted(os.listdir("/proc/self/fd"))[:-1], "session": os.getsid(0) == os.getpid(),
     "main": sorted(vars(sys.modules["__main__"])), "file": globals().get("__file__"), "tests": "tests" in sys.modules,
 }, sort_keys=True))
@@ -44,6 +44,7 @@ def folder(tmp_path: Path) -> Path:
 def test_it_is_given_what_it_would_be_given(folder: Path, form: list[str], session: bool) -> None:
     command = [sys.executable, *form, "one", "two"]
     environment = {**os.environ, "COLOUR": "blue", "PYTHONPATH": str(folder / "more")}
+    environment |= {"PYTHONUNBUFFERED": "1"} if session else {}
     options = {"cwd": folder, "env": environment, "start_new_session": session}
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
 

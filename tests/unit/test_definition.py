@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum, IntEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Unpack
 from unittest.mock import AsyncMock, Mock
 from uuid import UUID
 
@@ -522,6 +522,16 @@ def test_variable_positional_parameters_are_refused_with_the_remedy():
     def job(*items): ...
 
     with pytest.raises(TaskDefinitionError, match=r"\*items .*items: list"):
+        Definition.for_function(job)
+
+
+def test_unpacked_keywords_are_refused_with_the_remedy():
+    class Where(TypedDict):
+        city: str
+
+    def job(**where: Unpack[Where]): ...
+
+    with pytest.raises(TaskDefinitionError, match=r"'job': \*\*where: Unpack.* where: Where"):
         Definition.for_function(job)
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from tasklib import Config, TaskQueue
+from tasklib import AsyncTaskContext, Config, TaskQueue
 from tasklib.core.time.virtual_time import VirtualTiming
 from tasklib.storage.operations.workflows import events
+from tasklib.worker.upkeep.groups import PAUSE_SECONDS
 from tests.fixtures.virtual import on_virtual_time
 
 MINUTES = 300.0
@@ -103,3 +104,24 @@ async def test_an_event_that_nobody_announced_is_delivered_within_a_poll_interva
     await asyncio.sleep(1.3)
     assert sent["deliver_new"] > before
     await worker
+
+
+@on_virtual_time
+async def test_a_workflow_goes_on_as_soon_as_its_last_child_has_ended(timing: VirtualTiming, queue: TaskQueue):
+    """Ends of children are added up together, but nobody waits for others where this worker holds none."""
+    moments: list[float] = []
+
+    @queue.task
+    async def child() -> None:
+        moments.append(timing.monotonic())
+
+    @queue.task
+    async def parent(ctx: AsyncTaskContext) -> None:
+        await ctx.run(child.bind())
+        moments.append(timing.monotonic())
+
+    working = asyncio.ensure_future(idle(queue, 10))
+    await parent.asubmit()
+    await working
+    ended, went_on = moments
+    assert went_on - ended < PAUSE_SECONDS

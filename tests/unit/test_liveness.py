@@ -13,7 +13,7 @@ class Observer:
     """Looks at one worker, and now and then waits longer for the answer than usual."""
 
     def __init__(self) -> None:
-        self.watch = Watch()
+        self.watch = Watch(PATIENCE)
         self.moment = 1000.0
 
     def look(
@@ -78,6 +78,15 @@ def test_an_observer_that_did_not_look_for_long_starts_anew():
     assert observer.look("a", after=0.5)
 
 
+def test_an_outage_is_one_also_for_a_lease_that_is_given_more_time_than_the_observer():
+    observer, patience = Observer(), 3 * PATIENCE
+    observer.look("a", patience=patience)
+    assert not observer.look("a", after=LONGEST_GAP * PATIENCE + 0.5, patience=patience)
+    gaps = int(patience / (LONGEST_GAP * PATIENCE))
+    answers = [observer.look("a", after=LONGEST_GAP * PATIENCE, patience=patience) for _ in range(gaps)]
+    assert answers == [False] * (gaps - 1) + [True]
+
+
 def test_a_short_delay_is_no_outage():
     observer = Observer()
     observer.look("a")
@@ -100,7 +109,7 @@ def test_who_was_not_seen_is_forgotten():
 
 
 def test_a_lease_of_another_attempt_is_another_subject():
-    watch = Watch()
+    watch = Watch(PATIENCE)
     first, second = (Sighting("t", "lease", 0.5, is_overdue=True, version=version) for version in (1, 2))
 
     assert watch.note([first], asked=0, answered=0) == []
@@ -117,7 +126,7 @@ def test_a_lease_of_another_attempt_is_another_subject():
     ids=["as often as it takes to notice an outage", "when silence may be proven", "proven or not overdue"],
 )
 def test_when_to_look_next(silent_for: float, expected: float):
-    watch = Watch()
+    watch = Watch(PATIENCE)
     assert watch.next_look_in(0, 60) == 0
     watch.note([Sighting("w", "a", PATIENCE, is_overdue=False)], asked=0, answered=0)
 

@@ -22,11 +22,23 @@ def ends() -> Iterator[tuple[Channel, Channel]]:
     there.close()
 
 
+def test_messages_that_are_put_are_sent_together_and_in_order(ends: tuple[Channel, Channel]) -> None:
+    here, there = ends
+    for number in range(3):
+        here.put([number, "line\nbreak"])
+    assert there.receive() == []
+
+    assert not here.is_full
+    assert here.flush()
+    assert there.receive() == [[0, "line\nbreak"], [1, "line\nbreak"], [2, "line\nbreak"]]
+
+
 def test_a_message_larger_than_the_socket_arrives_whole(ends: tuple[Channel, Channel]) -> None:
     here, there = ends
     received = []
     is_sent = here.post(LARGE)
     assert not is_sent
+    assert here.is_full
     while not is_sent:
         received += there.receive()
         is_sent = here.flush()

@@ -85,7 +85,6 @@ def test_importing_loads_no_driver_and_no_validator() -> None:
     assert not heavy & set(loaded)
 
 
-@pytest.mark.timeout(180)  # ten seconds on an idle machine
 def test_an_installation_brings_few_packages_and_works(tmp_path: Path) -> None:
     environment = tmp_path / "environment"
     venv.create(environment, with_pip=False)

@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from tasklib import TaskQueue
 from tasklib.core.queue_info import QueueStats
 from tasklib.core.task import (
     Task,
@@ -133,10 +134,15 @@ def test_a_task_id_knows_whether_a_row_was_made():
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
-def test_a_copied_task_id_still_knows_it(duplicate: Callable[[TaskId], TaskId]):
-    original = TaskId(uuid4(), created=False)
+def test_a_copied_task_id_still_knows_it(duplicate: Callable[[Any], Any]):
+    with TaskQueue("sqlite:///:memory:") as queue:
+        original = TaskId(uuid4(), created=False)
+        original.made_by(queue)
+        many = ids_of(uuid4(), uuid4())
+        many.made_by(queue)
 
-    assert (duplicate(original), duplicate(original).created) == (original, False)
+        assert (duplicate(original), duplicate(original).created) == (original, False)
+        assert (list(duplicate(many)), duplicate(many).created) == (list(many), 1)
 
 
 def ids_of(*made: UUID) -> TaskIds:

@@ -65,7 +65,7 @@ def _run(run: Run, arguments: list[str]) -> bool:
     print(f"\n── {run.label}", flush=True)
     workers = os.environ.get("TEST_WORKERS", str(os.cpu_count() or 1))
     # The plugin of an older anyio, which no test uses, does not load beside a newer pytest.
-    command = [str(run.python), "-m", "pytest", "-q", "-p", "no:anyio", "-n", workers, "--dist", "worksteal"]
+    command = [str(run.python), "-m", "pytest", "-q", "-p", "no:anyio", "-n", workers, "--dist", "loadgroup"]
     with start(run.postgres) as server:
         environment = os.environ | {"TASKLIB_TEST_POSTGRES": f"{run.postgres.version}={server.url}"}
         return subprocess.run([*command, *(arguments or TESTS)], cwd=ROOT, env=environment).returncode == 0

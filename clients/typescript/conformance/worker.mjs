@@ -2,7 +2,7 @@
 //   node worker.mjs FOLDER-OF-THE-BUILT-CLIENT
 import { pathToFileURL } from "node:url";
 
-const { NonRetryable, RetryLater, Worker } = await import(pathToFileURL(`${process.argv[2]}/index.js`).href);
+const { NonRetryable, RetryLater, Snooze, Worker } = await import(pathToFileURL(`${process.argv[2]}/index.js`).href);
 const rest = (seconds) => new Promise((rested) => setTimeout(rested, seconds * 1000));
 
 const worker = new Worker({
@@ -24,7 +24,11 @@ const worker = new Worker({
     later: ({ seconds }) => {
       throw new RetryLater(seconds);
     },
-    work: async ({ seconds }, { task, progress }) => {
+    snooze: ({ seconds }) => {
+      throw new Snooze(seconds);
+    },
+    work: async ({ seconds }, { task, progress, log }) => {
+      await log("begun", "WARNING");
       await progress(0.5, "half of it");
       await rest(seconds);
       return { worker: process.env.TASKLIB_WORKER_ID, attempt: task.attempt };
@@ -32,6 +36,11 @@ const worker = new Worker({
     draw: async ({ event }, { workflow }) => {
       const drawn = await workflow.step("draw", () => Math.random());
       return [drawn, await workflow.wait("told", [event])];
+    },
+    change: async ({ event }, { task, workflow }) => {
+      if (task.steps.length) return workflow.sleep("same", new Date());
+      await workflow.step("same", () => 1);
+      return workflow.wait("told", [event]);
     },
     fan: async ({ payloads }, { workflow }) => {
       const children = await workflow.children("all", "echo", payloads);

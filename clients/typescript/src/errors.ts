@@ -14,3 +14,15 @@ export class RetryLater extends Error {
     super(message);
   }
 }
+
+/** Thrown by a handler: the task runs again after so many seconds, and this attempt does not count. */
+export class Snooze extends Error {
+  override name = "Snooze";
+
+  constructor(
+    readonly delaySeconds: number,
+    message = `snoozed for ${delaySeconds} s`,
+  ) {
+    super(message);
+  }
+}

@@ -24,6 +24,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/budgets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Budgets
+         * @description The budgets of workflows, by name, and what is left of each; up to 1000 at once.
+         */
+        get: operations["list_budgets_api_budgets_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/budgets/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Set Budget
+         * @description Create a budget, which is full, or change the one of that name, which keeps what is left of it.
+         */
+        put: operations["set_budget_api_budgets__name__put"];
+        post?: never;
+        /**
+         * Remove Budget
+         * @description Remove a budget; workflows that spend from it fail until there is one again.
+         */
+        delete: operations["remove_budget_api_budgets__name__delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/budgets/{name}/spend": {
         parameters: {
             query?: never;
@@ -76,6 +120,26 @@ export interface paths {
          * @description Pauses, by whom and why, and limits; up to 1000 of each, `offset` gives the next page.
          */
         get: operations["get_control_api_control_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/cron": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Preview Cron
+         * @description What a cron expression says, and when it would run next; nothing is stored.
+         */
+        get: operations["preview_cron_api_cron_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -772,6 +836,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/tasks/{task_id}/log": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Log
+         * @description Keep lines that the attempt logs: the latest 200 of a task, 500 characters of each, without its secrets.
+         */
+        post: operations["log_api_tasks__task_id__log_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/tasks/{task_id}/priority": {
         parameters: {
             query?: never;
@@ -875,6 +959,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/tasks/{task_id}/snooze": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Snooze
+         * @description Run the task again after `delaySeconds`; the attempt is not spent.
+         */
+        post: operations["snooze_api_tasks__task_id__snooze_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/tasks/{task_id}/steps": {
         parameters: {
             query?: never;
@@ -930,7 +1034,7 @@ export interface paths {
         put?: never;
         /**
          * Stopped
-         * @description The attempt was stopped because a person asked to cancel it.
+         * @description The attempt was stopped because a person asked to cancel it.  400: nobody has, and nothing changed.
          */
         post: operations["stopped_api_tasks__task_id__stopped_post"];
         delete?: never;
@@ -1502,6 +1606,57 @@ export interface components {
         Beat: {
             /** Tasks */
             tasks: components["schemas"]["Held"][];
+        };
+        /**
+         * BudgetInfo
+         * @description Tokens that workflows may spend over all workers.
+         */
+        BudgetInfo: {
+            /**
+             * Burst
+             * @description Tokens that it holds at most.
+             */
+            burst: number;
+            /** Name */
+            name: string;
+            /**
+             * Persecond
+             * @description Tokens that come in a second.
+             */
+            perSecond: number;
+            /**
+             * Tokens
+             * @description Tokens that can be spent right now.
+             */
+            tokens: number;
+        };
+        /**
+         * BudgetInput
+         * @description How many tokens come in a minute or in a second, one of them, and how many are kept at most.
+         */
+        BudgetInput: {
+            /**
+             * Burst
+             * @description What comes in that minute or second if it is left out.
+             */
+            burst?: number | null;
+            /** Perminute */
+            perMinute?: number | null;
+            /** Persecond */
+            perSecond?: number | null;
+        };
+        /**
+         * Budgets
+         * @description Budgets, by name, up to 1000.
+         */
+        Budgets: {
+            /** Budgets */
+            budgets: components["schemas"]["BudgetInfo"][];
+            /**
+             * Total
+             * @description How many there are.
+             */
+            total: number;
         };
         /**
          * BulkAction
@@ -2077,6 +2232,16 @@ export interface components {
             name: string;
             /** @default viewer */
             role?: components["schemas"]["Role"];
+        };
+        /**
+         * CronRuns
+         * @description What a cron expression says, and when it would run.
+         */
+        CronRuns: {
+            /** Nextruns */
+            nextRuns: string[];
+            /** Words */
+            words: string | null;
         };
         /**
          * Deleted
@@ -2658,6 +2823,36 @@ export interface components {
             tasksPerSecond: number | null;
             /** Type */
             type: string | null;
+        };
+        /**
+         * LineInput
+         * @description A line that the attempt logs.
+         */
+        LineInput: {
+            /**
+             * Level
+             * @default INFO
+             * @enum {string}
+             */
+            level?: "INFO" | "WARNING" | "ERROR" | "CRITICAL";
+            /**
+             * Text
+             * @description Of which 500 characters are kept.
+             */
+            text: string;
+        };
+        /**
+         * LogInput
+         * @description Lines that an attempt logs, in their order.
+         */
+        LogInput: {
+            /** Lines */
+            lines: components["schemas"]["LineInput"][];
+            /**
+             * Version
+             * @description The fencing token of the attempt, as the claim gave it.
+             */
+            version: number;
         };
         /**
          * LogLine
@@ -3493,6 +3688,11 @@ export interface components {
              * Format: date-time
              */
             updatedAt: string;
+            /**
+             * Words
+             * @description What the cron expression says; null for an interval.
+             */
+            words: string | null;
         };
         /**
          * ScheduleOptions
@@ -3552,6 +3752,22 @@ export interface components {
             role: components["schemas"]["Role"];
         };
         /**
+         * SnoozeInput
+         * @description An attempt that asks to run again later.
+         */
+        SnoozeInput: {
+            /**
+             * Delayseconds
+             * @description After how many seconds the task is due again.
+             */
+            delaySeconds: number;
+            /**
+             * Version
+             * @description The fencing token of the attempt, as the claim gave it.
+             */
+            version: number;
+        };
+        /**
          * SpendInput
          * @description How many tokens to take; for a task, as a recorded step of it.
          */
@@ -3592,7 +3808,7 @@ export interface components {
             buried: number;
             /**
              * Bytype
-             * @description The busiest types, up to 500; the others are only counted.
+             * @description The same counts of each type, of the busiest 500; the types beyond are only counted.
              */
             byType: {
                 [key: string]: {
@@ -3661,6 +3877,11 @@ export interface components {
             state: string;
             /** Tries */
             tries: number;
+            /**
+             * Undo
+             * @description The type of the task that undoes it if the workflow ends without success.
+             */
+            undo: string | null;
             /** Until */
             until: string | null;
             /** Value */
@@ -4080,6 +4301,11 @@ export interface components {
             /** Tries */
             tries: number | null;
             /**
+             * Undo
+             * @description The type of the task that undoes the step if the workflow ends without success.
+             */
+            undo: string | null;
+            /**
              * Until
              * @description The end of a sleep, or when a wait gives up.
              */
@@ -4412,6 +4638,201 @@ export interface operations {
             };
         };
     };
+    list_budgets_api_budgets_get: {
+        parameters: {
+            query?: {
+                limit?: number;
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Budgets"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_budget_api_budgets__name__put: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BudgetInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BudgetInfo"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_budget_api_budgets__name__delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     spend_api_budgets__name__spend_post: {
         parameters: {
             query?: never;
@@ -4578,6 +4999,65 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    preview_cron_api_cron_get: {
+        parameters: {
+            query: {
+                cron: string;
+                tz?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CronRuns"];
+                };
             };
             /** @description Bad Request */
             400: {
@@ -7420,6 +7900,93 @@ export interface operations {
             };
         };
     };
+    log_api_tasks__task_id__log_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["LogInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     set_priority_api_tasks__task_id__priority_post: {
         parameters: {
             query?: never;
@@ -7818,6 +8385,95 @@ export interface operations {
             };
             /** @description Conflict */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    snooze_api_tasks__task_id__snooze_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SnoozeInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AttemptEnded"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
                 headers: {
                     [name: string]: unknown;
                 };

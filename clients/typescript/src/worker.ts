@@ -1,5 +1,5 @@
 import { Client, ServiceError, backoff, isTemporary, rest, type ClientOptions } from "./client.js";
-import { NonRetryable, RetryLater } from "./errors.js";
+import { NonRetryable, RetryLater, Snooze } from "./errors.js";
 import type { components } from "./schema.js";
 import { StepFailed, Suspended, Workflow, isLost } from "./workflow.js";
 
@@ -10,12 +10,16 @@ export type ClaimedTask = Schemas["ClaimedTask"];
 /** Why a handler is asked to end. */
 export type StopReason = "cancelled" | "timed out" | "lost" | "stopping";
 
+export type LogLevel = Schemas["LineInput"]["level"];
+
 export interface Context {
   readonly task: ClaimedTask;
   /** Aborted when the work should end; `signal.reason` is a StopReason. Give it to `fetch` and the like. */
   readonly signal: AbortSignal;
   /** Say how far the work is, from 0 to 1. */
   progress(fraction: number, message?: string): Promise<void>;
+  /** Keep a line on the task, without its secrets; the latest 200 are shown with it. */
+  log(text: string, level?: LogLevel): Promise<void>;
   /** Steps that are remembered, waits that hold nothing, children: the handler runs from the top when it goes on. */
   readonly workflow: Workflow;
 }
@@ -47,6 +51,8 @@ interface Running {
 
 /** How long a handler may take to end after it was asked to. */
 const UNWIND_SECONDS = 5;
+/** As much of a line as the service takes; it keeps less. */
+const LINE_CHARACTERS = 50_000;
 
 /**
  * Claims tasks over HTTP and runs them, until stopped.
@@ -166,6 +172,10 @@ export class Worker {
       progress: async (progress, message) => {
         const body = { version: task.version, progress, ...(message === undefined ? {} : { message }) };
         await this.#client.send("POST", `/api/tasks/${task.id}/progress`, body).catch((e) => this.#log(`progress: ${e}`));
+      },
+      log: async (text, level = "INFO") => {
+        const body = { version: task.version, lines: [{ level, text: text.slice(0, LINE_CHARACTERS) }] };
+        await this.#client.send("POST", `/api/tasks/${task.id}/log`, body).catch((e) => this.#log(`log: ${e}`));
       },
     };
     const over = new AbortController();
@@ -318,6 +328,7 @@ function stopped(signal: AbortSignal): Ending | undefined {
 }
 
 function failure(error: unknown): Ending {
+  if (error instanceof Snooze) return ["snooze", { delaySeconds: error.delaySeconds }];
   const text = error instanceof Error ? (error.stack ?? String(error)) : String(error);
   const said: Record<string, unknown> = { error: text.slice(0, 50_000) || "unknown error" };
   if (error instanceof NonRetryable) said["retry"] = false;

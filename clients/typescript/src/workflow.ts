@@ -14,6 +14,18 @@ export class Suspended extends Error {
   override name = "Suspended";
 }
 
+/** Thrown where the code asks for another kind of step than was recorded: let it pass. The task is parked for other code. */
+export class NonDeterminism extends Suspended {
+  override name = "NonDeterminism";
+
+  constructor(
+    readonly key: string,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
 /** A step that failed, or a wait that gave up: `type` is `WaitTimeout` then. */
 export class StepFailed extends Error {
   override name = "StepFailed";
@@ -44,7 +56,7 @@ export class Workflow {
 
   /** What the function returned, as JSON; run once under this key, then remembered. */
   async step<T>(key: string, run: () => T | Promise<T>): Promise<T> {
-    const found = (await this.#recorded()).get(key);
+    const found = await this.#find(key, "step");
     if (found !== undefined && found.state !== "open") return valueOf(found) as T;
     const started = performance.now();
     let said: Record<string, unknown>;
@@ -62,29 +74,29 @@ export class Workflow {
 
   /** Wait until a moment without holding the task. */
   async sleep(key: string, until: Date): Promise<void> {
-    await this.#suspend(key, { until: until.toISOString() });
+    await this.#suspend(key, "sleep", { until: until.toISOString() });
   }
 
   /** What the first of these events carries; a StepFailed with the type WaitTimeout if none has come until then. */
   async wait<T = unknown>(key: string, events: string[], until?: Date): Promise<T> {
-    return (await this.#suspend(key, { events, ...(until ? { until: until.toISOString() } : {}) })) as T;
+    return (await this.#suspend(key, "wait", { events, ...(until ? { until: until.toISOString() } : {}) })) as T;
   }
 
   /** What a person answers; the answer fits the JSON Schema. */
   async ask<T = unknown>(key: string, question: string, answerSchema: object = {}, until?: Date): Promise<T> {
-    return (await this.#suspend(key, { ask: question, answerSchema, ...(until ? { until: until.toISOString() } : {}) })) as T;
+    return (await this.#suspend(key, "ask", { ask: question, answerSchema, ...(until ? { until: until.toISOString() } : {}) })) as T;
   }
 
   /** Run a task for each payload and wait for all; what became of them, in the order of the payloads. */
   async children(key: string, type: string, payloads: unknown[], maxFailures: number | null = null): Promise<Child[]> {
-    const found = (await this.#recorded()).get(key);
+    const found = await this.#find(key, "map");
     if (found === undefined || found.state === "open") {
       for (let before = 0; before === 0 || before < payloads.length; before += CHUNK) {
         const sealed = before + CHUNK >= payloads.length;
         await this.#send("children", { key, type, payloads: payloads.slice(before, before + CHUNK), before, sealed, maxFailures });
       }
     }
-    await this.#suspend(key, { group: true });
+    await this.#suspend(key, "map", { group: true });
     const children: Child[] = [];
     let next: string | null = `${this.#path()}/children/${encodeURIComponent(key)}?version=${this.#task.version}`;
     while (next) {
@@ -95,12 +107,25 @@ export class Workflow {
     return children;
   }
 
-  async #suspend(key: string, what: object): Promise<unknown> {
-    const found = (await this.#recorded()).get(key);
+  async #suspend(key: string, kind: string, what: object): Promise<unknown> {
+    const found = await this.#find(key, kind);
     if (found !== undefined && found.state !== "open") return valueOf(found);
     const answer = await this.#send<RecordedStep | Schemas["Suspended"]>("suspend", { key, ...what });
     if (!("state" in answer)) throw new Suspended();
     return valueOf(answer);
+  }
+
+  /** What is recorded under the key; where that is of another kind, the task is parked. */
+  async #find(key: string, kind: string): Promise<RecordedStep | undefined> {
+    const found = (await this.#recorded()).get(key);
+    if (found === undefined || found.kind === kind) return found;
+    const remedy = "give the changed step another name, or bring the old code back";
+    return this.#park(key, `step ${key} was recorded as a ${found.kind}, and the code now asks for a ${kind}; ${remedy}`);
+  }
+
+  async #park(key: string, mismatch: string): Promise<never> {
+    await this.#insist("POST", `${this.#path()}/suspend`, { version: this.#task.version, key, mismatch });
+    throw new NonDeterminism(key, mismatch);
   }
 
   /** What is recorded; more than fits into a claim is read page by page. */
@@ -123,8 +148,13 @@ export class Workflow {
     return `/api/tasks/${this.#task.id}`;
   }
 
-  #send<T>(what: string, body: object): Promise<T> {
-    return this.#insist("POST", `${this.#path()}/${what}`, { version: this.#task.version, ...body });
+  async #send<T>(what: string, body: { key: string; [name: string]: unknown }): Promise<T> {
+    try {
+      return await this.#insist<T>("POST", `${this.#path()}/${what}`, { version: this.#task.version, ...body });
+    } catch (error) {
+      if (error instanceof ServiceError && error.type.endsWith("step-mismatch")) return this.#park(body.key, error.message);
+      throw error;
+    }
   }
 
   /** Send until there is an answer: repeating is harmless, because the first one counts. */

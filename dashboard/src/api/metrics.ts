@@ -7,8 +7,8 @@ type Schemas = components["schemas"];
 export type Series = Schemas["Series"];
 export type TypeWork = Schemas["TypeWork"];
 
-export function getSeries(seconds: number, type: string, signal: AbortSignal): Promise<Series> {
-  const query = { seconds, ...(type ? { type } : {}) };
+export function getSeries(seconds: number, type: string, signal: AbortSignal, until?: Date): Promise<Series> {
+  const query = { seconds, ...(type ? { type } : {}), ...(until ? { until: until.toISOString() } : {}) };
   return take(api.GET("/api/metrics/series", { params: { query }, signal }));
 }
 

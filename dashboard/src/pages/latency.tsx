@@ -20,6 +20,7 @@ type Latency = components["schemas"]["Latency"];
 
 /** Columns at most: more would be narrower than a finger. */
 const COLUMNS = 96;
+const WEEK = 7 * 86_400_000;
 const STEPS = [60, 300, 900, 1800, 3600, 10_800, 21_600, 43_200];
 
 export function LatencyPage() {
@@ -39,6 +40,13 @@ export function LatencyPage() {
     (signal) => take(api.GET("/api/metrics/latency", { params: { query: asked }, signal })),
     { every: READING },
   );
+  const compared = at.get("compare") === "week";
+  const before = useResource(
+    compared ? `a week before ${JSON.stringify(asked)}` : null,
+    (signal) => take(api.GET("/api/metrics/latency", { params: { query: { ...asked, until: new Date(Date.now() - WEEK).toISOString() } }, signal })),
+    { every: READING },
+  );
+  const title = kind === "wait" ? "Queue wait" : "Run time";
   return (
     <>
       <PageHead title="Latency" />
@@ -47,20 +55,38 @@ export function LatencyPage() {
         <Segments name="kind" label="What is shown" chosen={kind} options={[["wait", "Queue wait"], ["run", "Run time"]]} />
         <TypeChoice type={type} />
         <Objective within={within} target={target} verb={kind === "wait" ? "start" : "end"} />
+        <label class="choice">
+          <input type="checkbox" checked={compared} onChange={(event) => setQuery({ compare: event.currentTarget.checked ? "week" : null })} />
+          Compare with a week before
+        </label>
         <Keep type={type} kind={kind} within={within} target={target} holds={holds} done={stored.refresh} />
       </div>
-      <Panel title={kind === "wait" ? "Queue wait" : "Run time"} aside={found.data && `${plural(found.data.count, "attempt")}`}>
-        <Listed source={found} some={Boolean(found.data?.count)} empty={<Empty title="No task finished in this time." />}>
-          {found.data && (
-            <>
-              <Budget data={found.data} target={target} within={within} />
-              <HeatMap data={found.data} />
-            </>
-          )}
-        </Listed>
-      </Panel>
+      <Measures title={title} found={found} target={target} within={within} />
+      {compared && <Measures title={`${title}, a week before`} found={before} target={target} within={within} />}
       <Objectives source={stored} />
     </>
+  );
+}
+
+interface MeasuresProps {
+  title: string;
+  found: Resource<Latency>;
+  target: number;
+  within: number;
+}
+
+function Measures({ title, found, target, within }: MeasuresProps) {
+  return (
+    <Panel title={title} aside={found.data && plural(found.data.count, "attempt")}>
+      <Listed source={found} some={Boolean(found.data?.count)} empty={<Empty title="No task finished in this time." />}>
+        {found.data && (
+          <>
+            <Budget data={found.data} target={target} within={within} />
+            <HeatMap data={found.data} />
+          </>
+        )}
+      </Listed>
+    </Panel>
   );
 }
 
@@ -95,7 +121,7 @@ function Keep({ type, kind, within, target, holds, done }: KeepProps) {
     <>
       {!same && (
         <Button kind="small" onClick={() => act(put(within, target), `The objective of ${what} is set.`)}>
-          Set as objective of {what}
+          {type ? `Set as objective of ${type}` : "Set as overall objective"}
         </Button>
       )}
       {holds && (

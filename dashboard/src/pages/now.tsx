@@ -1,6 +1,7 @@
 /** Now: what is broken, since when, how many tasks it concerns and what can be pressed; and what was changed lately. */
 
-import { useState } from "preact/hooks";
+import type { ComponentChildren } from "preact";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { resume } from "../actions";
 import { api, take } from "../api/client";
 import type { components } from "../api/schema";
@@ -32,25 +33,27 @@ export function Now() {
   };
   return (
     <Panel title="Now" class="now" aside={<Changes />}>
-      <Listed source={found} some={all.length > 0} rows={2} empty={<p class="now-fine">Nothing is wrong.</p>}>
-        <ul class="findings">
-          {shown.map((finding) => (
-            <li key={`${finding.code} ${finding.type} ${finding.text}`} class={finding.severity}>
-              <Text finding={finding} />
-              <span class="finding-acts">
-                {finding.actions.map((action) => (
-                  <Act key={action.action + action.label} action={action} ask={() => setAsking({ finding, action })} done={found.refresh} />
-                ))}
-              </span>
-            </li>
-          ))}
-        </ul>
-        {all.length > shown.length && (
-          <Button kind="plain" onClick={() => setOpen(true)}>
-            Show {count(all.length - shown.length)} more
-          </Button>
-        )}
-      </Listed>
+      <Standing loading={found.loading}>
+        <Listed source={found} some={all.length > 0} rows={2} empty={<p class="now-fine">Nothing is wrong.</p>}>
+          <ul class="findings">
+            {shown.map((finding) => (
+              <li key={`${finding.code} ${finding.type} ${finding.text}`} class={finding.severity}>
+                <Text finding={finding} />
+                <span class="finding-acts">
+                  {finding.actions.map((action) => (
+                    <Act key={action.action + action.label} action={action} ask={() => setAsking({ finding, action })} done={found.refresh} />
+                  ))}
+                </span>
+              </li>
+            ))}
+          </ul>
+          {all.length > shown.length && (
+            <Button kind="plain" onClick={() => setOpen(true)}>
+              Show {count(all.length - shown.length)} more
+            </Button>
+          )}
+        </Listed>
+      </Standing>
       {asking?.action.action === "redrive" && (
         <RedriveDialog
           group={{ id: asking.action.target!, type: asking.finding.type ?? "", error: asking.finding.text.split(" in ")[0] ?? "", message: asking.finding.text }}
@@ -59,6 +62,22 @@ export function Now() {
       )}
       {asking?.action.action === "limits" && <LimitDialog type={asking.action.target} close={close} />}
     </Panel>
+  );
+}
+
+
+/** As high while it is read as it was the last time in this width, so that what is below does not jump. */
+function Standing({ loading, children }: { loading: boolean; children: ComponentChildren }) {
+  const box = useRef<HTMLDivElement>(null);
+  const key = `height of now in ${innerWidth}`;
+  const height = sessionStorage.getItem(key);
+  useLayoutEffect(() => {
+    if (!loading) sessionStorage.setItem(key, String(box.current?.offsetHeight ?? 0));
+  });
+  return (
+    <div ref={box} style={loading && height ? { height: `${height}px`, overflow: "hidden" } : {}}>
+      {children}
+    </div>
   );
 }
 

@@ -4,7 +4,7 @@ import { cleanUp } from "../actions";
 import { api, type Stats, take, type Task, type TypeInfo } from "../api/client";
 import { getSeries, type Series } from "../api/metrics";
 import { now } from "../clock";
-import { count, lastLine, seconds, short, shortId, span } from "../format";
+import { change, count, lastLine, percent, plural, seconds, short, shortId, span } from "../format";
 import { snapshot, stats } from "../live";
 import { href } from "../router";
 import { type Resource, useResource } from "../resource";
@@ -69,18 +69,25 @@ function Age({ stats }: { stats: Stats | null }) {
 }
 
 function Facts({ hour }: { hour: Resource<Series> }) {
-  const failed = hour.data ? sumOf(hour.data, "failed", "buried") : 0;
-  const ended = hour.data ? failed + sumOf(hour.data, "completed") : undefined;
+  const last = outcomeOf(hour.data);
+  // The same hour of yesterday: what is usual at this time of the day.
+  const yesterday = outcomeOf(useResource("hour of yesterday", (signal) => getSeries(3600, "", signal, new Date(Date.now() - 86_400_000)), { every: 60_000 }).data);
   const recent = samples.value.slice(-60);
   const rate = recent.length > 1 ? recent.reduce((sum, each) => sum + each.completed + each.failed, 0) / recent.length : null;
+  const backlog = useBacklog();
   const oldest = useResource("oldest", (signal) => take(api.GET("/api/metrics/oldest", { signal })), { every: 5000 }).data;
   return (
     <dl class="strip">
-      <Fact name="Tasks in the last hour">{ended === undefined ? "–" : count(ended)}</Fact>
-      <Fact name="Failure rate">{ended ? `${((failed / ended) * 100).toFixed(1)} %` : "–"}</Fact>
+      <Fact name="Tasks in the last hour">
+        {last ? count(last.ended) : "–"} <Since text={last && yesterday?.ended ? change(last.ended, yesterday.ended) : ""} />
+      </Fact>
+      <Fact name="Failure rate">
+        {percent(last?.rate ?? null)} <Since text={yesterday?.ended ? `was ${percent(yesterday.rate)}` : ""} />
+      </Fact>
       <Fact name="Finishing">{rate === null ? "–" : `${rate.toFixed(1)}/s`}</Fact>
-      <Fact name="Time to clear backlog">
-        <Backlog rate={rate} />
+      <Fact name="Time to clear backlog">{backlog?.able ? (rate ? span(backlog.able / rate) : "–") : backlog?.unable === 0 ? "nothing waits" : "–"}</Fact>
+      <Fact name="Cannot run now" to={backlog?.unable ? "/types" : undefined}>
+        {backlog === null ? "–" : backlog.unable ? plural(backlog.unable, "task") : "none"}
       </Fact>
       <Fact name="Oldest waiting" to={oldest?.id ? `/tasks/${oldest.id}` : undefined}>
         {oldest?.dueAt ? span(Math.max(seconds(oldest.dueAt, now.value), 0)) : oldest ? "nothing waits" : "–"}
@@ -92,22 +99,29 @@ function Facts({ hour }: { hour: Resource<Series> }) {
   );
 }
 
-/** How long it takes until everything that can run has run; what is paused or handled by nobody is not counted. */
-function Backlog({ rate }: { rate: number | null }) {
+/** How many tasks finished in a time, and which part of them failed, in percent. */
+function outcomeOf(series: Series | null): { ended: number; rate: number | null } | null {
+  if (!series) return null;
+  const failed = sumOf(series, "failed", "buried");
+  const ended = failed + sumOf(series, "completed");
+  return { ended, rate: ended ? (failed / ended) * 100 : null };
+}
+
+function Since({ text }: { text: string }) {
+  return text ? (
+    <span class="hint" title="Compared with the same hour of yesterday">
+      {text}
+    </span>
+  ) : null;
+}
+
+/** How many wait for a worker, and how many wait in vain: their type is paused, or nobody handles it. Null until it is known. */
+function useBacklog(): { able: number; unable: number } | null {
   const types = useResource("types", (signal) => take(api.GET("/api/types", { signal })), { every: 5000 }).data?.types;
-  if (!types) return <>–</>;
-  const waits = (each: TypeInfo) => each.pending - each.delayed - each.waiting + each.retrying;
-  const [able, unable] = [true, false].map((can) =>
-    types.filter((each) => (each.workers > 0 && !each.paused) === can).reduce((sum, each) => sum + waits(each), 0),
-  ) as [number, number];
-  const left = unable > 0 && <span class="hint"> +{short(unable)} cannot run</span>;
-  if (!able) return <>{left ? <>–{left}</> : "nothing waits"}</>;
-  return (
-    <>
-      {rate ? span(able / rate) : "–"}
-      {left}
-    </>
-  );
+  if (!types) return null;
+  const sum = (some: TypeInfo[]) => some.reduce((total, each) => total + each.pending - each.delayed - each.waiting + each.retrying, 0);
+  const runs = (each: TypeInfo) => each.workers > 0 && !each.paused;
+  return { able: sum(types.filter(runs)), unable: sum(types.filter((each) => !runs(each))) };
 }
 
 const PARTS: (keyof Stats & string)[] = ["pending", "processing", "completed", "failed", "cancelled", "buried"];
@@ -191,7 +205,7 @@ function Failure({ task }: { task: Task }) {
         </a>
         <Badge status={shownStatus(task)} />
         <span class="soft">
-          {task.attempts}/{task.maxAttempts} · <Ago at={task.completedAt ?? task.updatedAt} />
+          attempt {task.attempts} of {task.maxAttempts} · <Ago at={task.completedAt ?? task.updatedAt} />
         </span>
       </div>
       <div class="preview bad">{lastLine(task.error ?? "")}</div>

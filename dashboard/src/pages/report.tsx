@@ -3,7 +3,7 @@
 import { Fragment } from "preact";
 import { api, take } from "../api/client";
 import { type Series, type TypeWork } from "../api/metrics";
-import { absolute, budgetText, count, localTime, percent, plural, span } from "../format";
+import { absolute, budgetText, change, count, localTime, percent, plural, span } from "../format";
 import { href, query, setQuery } from "../router";
 import { type Resource, useResource } from "../resource";
 import { Button, Empty, Fact, PageHead, Panel } from "../ui/basic";
@@ -95,7 +95,7 @@ function Between({ end, seconds }: { end: number; seconds: number }) {
         From <input type="datetime-local" value={typed.from.slice(0, 16)} onChange={set("from")} />
       </label>
       <label class="field">
-        to <input type="datetime-local" value={typed.to.slice(0, 16)} onChange={set("to")} />
+        To <input type="datetime-local" value={typed.to.slice(0, 16)} onChange={set("to")} />
       </label>
     </>
   );
@@ -106,13 +106,6 @@ const failed = ({ ended }: TypeWork) => n(ended.failed) + n(ended.buried);
 const ended = (work: TypeWork) => n(work.ended.completed) + failed(work);
 const rate = (work: TypeWork | null) => (work && ended(work) ? (failed(work) / ended(work)) * 100 : null);
 const seconds = (value: number | null) => (value === null ? "–" : span(value));
-
-/** How a number has changed, in percent of what it was. */
-function change(now: number, before: number | null | undefined): string {
-  if (!before) return "";
-  const part = ((now - before) / before) * 100;
-  return Math.abs(part) < 0.5 ? "unchanged" : `${part > 0 ? "+" : "−"}${Math.abs(part).toFixed(0)} %`;
-}
 
 /** Each with its unit on one line. */
 function Percentiles({ of }: { of: TypeWork["wait"] }) {
@@ -167,7 +160,7 @@ function Done({ series }: { series: Resource<Series> }) {
   const all = sums.reduce((sum, each) => sum + each.good + each.bad, 0);
   const since = Date.parse(points[0]?.at ?? "") || 0;
   return (
-    <Panel title="Finished tasks" aside={`at most ${count(most)} in ${span(step)}`}>
+    <Panel title="Finished tasks" aside={<Keys most={`at most ${count(most)} in ${span(step)}`} />}>
       <Measured class="report-bars">
         {(width) => (
           <svg width={width} height={HEIGHT + BELOW} role="img" aria-label={`${plural(all, "task")} finished, at most ${count(most)} in ${span(step)}`}>
@@ -179,6 +172,20 @@ function Done({ series }: { series: Resource<Series> }) {
         )}
       </Measured>
     </Panel>
+  );
+}
+
+function Keys({ most }: { most: string }) {
+  return (
+    <>
+      {["completed", "failed"].map((status) => (
+        <span key={status} class="key">
+          <i class={`dot s-${status}`} />
+          {status}
+        </span>
+      ))}
+      <span>{most}</span>
+    </>
   );
 }
 
@@ -195,7 +202,7 @@ function Column({ good, bad, most, left, width }: { good: number; bad: number; m
 
 const COLUMNS = [
   "Type",
-  ...["Finished", "Change", "Failure rate", "Retried", "Wait p50", "Wait p95", "Run p50", "Run p95", "Run p99"].map((name) => ({ name, number: true })),
+  ...["Finished", "Change", "Failure rate", "Retried", "Queue wait p50", "p95", "Run time p50", "p95 ", "p99"].map((name) => ({ name, number: true })),
 ];
 
 function ByType({ work, before }: { work: TypeWork[]; before: TypeWork[] }) {

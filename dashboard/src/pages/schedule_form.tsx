@@ -2,9 +2,10 @@
 
 import { useState } from "preact/hooks";
 import { parse } from "../api/exact";
-import type { PutSchedule, Schedule } from "../api/client";
-import { localTime } from "../format";
+import { api, type PutSchedule, type Schedule, take } from "../api/client";
+import { localTime, whenInWords, zoneOf } from "../format";
 import { stats } from "../live";
+import { useResource } from "../resource";
 import { Choice } from "../ui/basic";
 import { FormDialog } from "../ui/dialog";
 
@@ -70,13 +71,49 @@ export function ScheduleDialog({ like, close, save }: Props) {
         Payload (JSON)
         <textarea name="payload" rows={6} spellcheck={false} defaultValue={JSON.stringify(like?.payload ?? {}, null, 2)} />
       </label>
+      <Options like={like} />
     </FormDialog>
+  );
+}
+
+/** Options of each task that it submits; what is left empty is as the type declares it. */
+function Options({ like }: { like: Schedule | null }) {
+  const known = (like?.options ?? {}) as Record<string, unknown>;
+  const text = (value: unknown) => (value === undefined || value === null ? "" : String(value));
+  return (
+    <details class="form-more" open={Object.keys(known).length > 0}>
+      <summary>Options of each task</summary>
+      <div class="form-grid">
+        <label class="field stacked">
+          Priority
+          <input name="priority" type="number" step="1" defaultValue={text(known.priority)} />
+        </label>
+        <label class="field stacked">
+          Attempts at most
+          <input name="maxAttempts" type="number" min="1" step="1" defaultValue={known.max_retries === undefined ? "" : String(Number(known.max_retries) + 1)} />
+        </label>
+        <label class="field stacked">
+          Time limit, seconds
+          <input name="timeoutSeconds" type="number" min="0.001" step="any" defaultValue={text(known.timeout_seconds)} />
+        </label>
+        <label class="field stacked">
+          Concurrency key
+          <input name="concurrencyKey" maxLength={255} autoComplete="off" defaultValue={text(known.concurrency_key)} />
+        </label>
+        <label class="field stacked">
+          Tags (JSON)
+          <input name="tags" spellcheck={false} autoComplete="off" placeholder='{"team": "media"}' defaultValue={known.tags === undefined ? "" : JSON.stringify(known.tags)} />
+        </label>
+      </div>
+    </details>
   );
 }
 
 /** By cron in a time zone, or every so many seconds. */
 function Repeats({ like }: { like: Schedule | null }) {
   const [kind, setKind] = useState<"cron" | "every">(like?.every != null ? "every" : "cron");
+  const [cron, setCron] = useState(like?.cron ?? "");
+  const [tz, setTz] = useState(like?.tz ?? "UTC");
   return (
     <>
       <label class="field stacked">
@@ -90,17 +127,18 @@ function Repeats({ like }: { like: Schedule | null }) {
         <>
           <label class="field stacked">
             Cron
-            <input name="cron" required placeholder="0 9 * * mon-fri" maxLength={200} defaultValue={like?.cron ?? ""} />
+            <input name="cron" required placeholder="0 9 * * mon-fri" maxLength={200} value={cron} onInput={(event) => setCron(event.currentTarget.value)} />
           </label>
           <label class="field stacked">
             Time zone
-            <input name="tz" required list="zones" maxLength={100} defaultValue={like?.tz ?? "UTC"} />
+            <input name="tz" required list="zones" maxLength={100} value={tz} onInput={(event) => setTz(event.currentTarget.value)} />
           </label>
           <datalist id="zones">
             {Intl.supportedValuesOf("timeZone").map((zone) => (
               <option key={zone} value={zone} />
             ))}
           </datalist>
+          <Told cron={cron.trim()} tz={tz.trim()} />
         </>
       ) : (
         <label class="field stacked">
@@ -112,15 +150,21 @@ function Repeats({ like }: { like: Schedule | null }) {
   );
 }
 
-/** What the fields mean; what they do not show is kept as it was. */
+/** What is typed, in words, and when it would run; while it is no cron expression, nothing. */
+function Told({ cron, tz }: { cron: string; tz: string }) {
+  const whole = cron.startsWith("@") || cron.split(/\s+/).length > 4;
+  const told = useResource(whole && tz ? `cron ${cron} ${tz}` : null, (signal) => take(api.GET("/api/cron", { params: { query: { cron, tz } }, signal }))).data;
+  const [first] = told?.nextRuns ?? [];
+  return (
+    <p class="hint form-told" role="status">
+      {told?.words && first ? `${told.words}, ${tz}. Next: ${told.nextRuns.slice(0, 3).map(whenInWords).join("; ")} ${zoneOf(first)}.` : "\u00a0"}
+    </p>
+  );
+}
+
+/** What the fields mean. */
 function read(form: FormData, like: Schedule | null): PutSchedule {
   const text = (name: string) => ((form.get(name) as string | null) ?? "").trim();
-  let payload: unknown;
-  try {
-    payload = parse(text("payload") || "{}");
-  } catch (error) {
-    throw new Error(`Payload: ${(error as Error).message}`);
-  }
   const moment = (name: "startsAt" | "endsAt") => {
     if (text(name) === localTime(like?.[name])) return like?.[name] ?? null;
     return text(name) ? new Date(text(name)).toISOString() : null;
@@ -128,23 +172,31 @@ function read(form: FormData, like: Schedule | null): PutSchedule {
   return {
     type: text("type"),
     ...(form.has("every") ? { every: Number(text("every")) } : { cron: text("cron"), tz: text("tz") }),
-    payload,
+    payload: parsed("Payload", text("payload") || "{}"),
     misfire: text("misfire") as "one",
     overlap: text("overlap") as "allow",
     jitter: Number(text("jitter")),
     startsAt: moment("startsAt"),
     endsAt: moment("endsAt"),
-    ...(like ? { options: optionsOf(like) } : {}),
+    options: optionsOf(text),
   };
 }
 
-function optionsOf({ options }: Schedule): NonNullable<PutSchedule["options"]> {
-  const known = options as Record<string, unknown>;
+function optionsOf(text: (name: string) => string): NonNullable<PutSchedule["options"]> {
+  const number = (name: string) => (text(name) ? { [name]: Number(text(name)) } : {});
   return {
-    ...(known.max_retries === undefined ? {} : { maxAttempts: Number(known.max_retries) + 1 }),
-    ...(known.priority === undefined ? {} : { priority: Number(known.priority) }),
-    ...(known.tags === undefined ? {} : { tags: known.tags as Record<string, unknown> }),
-    ...(known.timeout_seconds === undefined ? {} : { timeoutSeconds: Number(known.timeout_seconds) }),
-    ...(known.concurrency_key === undefined ? {} : { concurrencyKey: String(known.concurrency_key) }),
+    ...number("priority"),
+    ...number("maxAttempts"),
+    ...number("timeoutSeconds"),
+    ...(text("concurrencyKey") ? { concurrencyKey: text("concurrencyKey") } : {}),
+    ...(text("tags") ? { tags: parsed("Tags", text("tags")) as Record<string, unknown> } : {}),
   };
+}
+
+function parsed(name: string, text: string): unknown {
+  try {
+    return parse(text);
+  } catch (error) {
+    throw new Error(`${name}: ${(error as Error).message}`);
+  }
 }

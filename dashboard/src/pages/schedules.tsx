@@ -152,7 +152,7 @@ function When({ schedule }: { schedule: Schedule }) {
   return (
     <>
       <code class="cron">{schedule.cron}</code>
-      <div class="hint">{schedule.tz}</div>
+      <div class="hint">{schedule.words ? `${schedule.words}, ${schedule.tz}` : schedule.tz}</div>
     </>
   );
 }
@@ -172,7 +172,7 @@ function NextRuns({ schedule }: { schedule: Schedule }) {
     <>
       <Ago at={first} />
       <div class="hint" title={schedule.nextRuns.map(absolute).join("\n")}>
-        then {rest.slice(0, 2).map(whenInWords).join(", ")}
+        then {rest.slice(0, 2).map(whenInWords).join(" and ")}
         {schedule.every === null && ` ${zoneOf(first)}`}
       </div>
     </>

@@ -9,6 +9,7 @@ import { attempt } from "../toasts";
 import { Button, Empty, Loading, PageHead, Panel } from "../ui/basic";
 import { Listed } from "../ui/listed";
 import { Audit } from "./audit";
+import { Budgets } from "./budgets";
 import { Tokens } from "./tokens";
 import "../styles/settings.css";
 
@@ -21,7 +22,7 @@ export function SettingsPage() {
         <div class="you">
           {who ? (
             <p>
-              <strong>{who.name}</strong> with the role <strong>{who.role}</strong>, which may: {who.permissions.join(", ")}.
+              <strong>{who.name}</strong> with the role <strong>{who.role}</strong>, which may {mayOf(who.permissions)}.
             </p>
           ) : (
             <Loading rows={1} />
@@ -30,6 +31,7 @@ export function SettingsPage() {
         </div>
       </Panel>
       <Retention />
+      <Budgets />
       {who && !can("admin") && (
         <Panel title="Tokens and audit log">
           <Empty title="For administrators.">
@@ -41,6 +43,21 @@ export function SettingsPage() {
       {can("admin") && <Audit />}
     </>
   );
+}
+
+/** What each permission allows, in the order of how much that is. */
+const ALLOWED: [string, string][] = [
+  ["read", "see everything"],
+  ["submit", "submit tasks"],
+  ["operate", "change tasks, types and schedules"],
+  ["emit", "answer questions"],
+  ["work", "run tasks as a worker"],
+];
+
+function mayOf(permissions: string[]): string {
+  if (permissions.includes("admin")) return "do everything";
+  const words = ALLOWED.filter(([name]) => permissions.includes(name)).map(([, word]) => word);
+  return words.length > 1 ? `${words.slice(0, -1).join(", ")} and ${words[words.length - 1]}` : (words[0] ?? "look at single tasks");
 }
 
 /** What is removed by itself: each worker that lives does it by the rules it was started with, and says which. */
@@ -65,8 +82,8 @@ function Retention() {
         </ul>
       </Listed>
       <p class="said soft">
-        <code>TASKLIB_RETENTION=&quot;completed=7d, failed=30d&quot;</code> where a worker starts lets it remove old ones; by hand it is
-        done on the <a href={href("/")}>overview</a>.
+        To remove old tasks automatically, start workers with <code>TASKLIB_RETENTION=&quot;completed=7d, failed=30d&quot;</code>. To remove
+        them once, use <a href={href("/")}>Clean up</a> on the overview.
       </p>
     </Panel>
   );

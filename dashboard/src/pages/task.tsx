@@ -127,7 +127,7 @@ function Shown({ task, source }: { task: TaskDetail; source: Resource<TaskDetail
               <p>{task.unreadable}</p>
             </Panel>
           )}
-          <JsonPanel title="Payload" value={task.payload} />
+          <JsonPanel title="Payload" value={task.payload} root="args" />
           {(task.status === "completed" || task.result !== null) && <JsonPanel title="Result" value={task.result ?? null} />}
           {task.log.length > 0 && <Log task={task} />}
           {Object.keys(task.headers).length > 0 && <JsonPanel title="Headers" value={task.headers} />}
@@ -154,11 +154,11 @@ function Shown({ task, source }: { task: TaskDetail; source: Resource<TaskDetail
   );
 }
 
-function JsonPanel({ title, value }: { title: string; value: unknown }) {
+function JsonPanel({ title, value, root }: { title: string; value: unknown; root?: string }) {
   const label = title.toLowerCase();
   return (
     <Panel title={title} aside={<Copy text={JSON.stringify(value, null, 2)} label={`Copy the ${label}`} />}>
-      <Json value={value} label={label} />
+      <Json value={value} label={label} root={root} />
     </Panel>
   );
 }

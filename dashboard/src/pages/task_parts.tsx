@@ -21,7 +21,7 @@ export function Progress({ task }: { task: TaskDetail }) {
     <div class="progress-line" role="status">
       <Bar part={task.progress ?? 0} label="Progress" />
       <span>
-        {Math.round((task.progress ?? 0) * 100)} % {task.progressMessage}
+        {Math.round((task.progress ?? 0) * 100)} %{task.progressMessage && ` · ${task.progressMessage}`}
       </span>
     </div>
   );
@@ -36,7 +36,7 @@ export function Attempts({ task }: { task: TaskDetail }) {
           <th>Attempt</th>
           <th>Outcome</th>
           <th>Started</th>
-          <th class="number">Ran</th>
+          <th class="number">Run time</th>
           <th>Worker</th>
         </tr>
       </thead>
@@ -123,7 +123,7 @@ export function Why({ task }: { task: TaskDetail }) {
   return (
     <Panel title={waiting && !running ? "Why isn’t it running?" : "Explanation"} class="why">
       <Unread source={found} />
-      {found.loading && <Loading rows={2} />}
+      {found.loading && <Loading rows={waiting && !running ? 4 : 2} />}
       <ol class="reasons">
         {found.data?.reasons.map((reason) => (
           <li key={reason.code}>
@@ -201,7 +201,7 @@ export function Facts({ task }: { task: TaskDetail }) {
   time("Ended", task.completedAt);
   if (task.lastAttemptAt) {
     const end = task.completedAt ?? (task.status === "processing" ? now.value : null);
-    if (end !== null) add(task.status === "processing" ? "Running for" : "Ran", span(seconds(task.lastAttemptAt, end)));
+    if (end !== null) add(task.status === "processing" ? "Running for" : "Run time", span(seconds(task.lastAttemptAt, end)));
   }
   time("Asked to stop", task.cancelRequestedAt);
   time("Expires", task.expiresAt);
@@ -244,7 +244,7 @@ export function Log({ task }: { task: TaskDetail }) {
         {task.log.map((line, at) => (
           <div key={at} class={`log-line ${line.level.toLowerCase()}`}>
             <span class="soft">
-              #{line.attempt} +{span(line.elapsed)}
+              #{line.attempt} {line.elapsed < 0.001 ? "start" : `+${span(line.elapsed)}`}
             </span>
             <span class="log-level">{line.level}</span>
             <span>{line.text}</span>

@@ -47,6 +47,28 @@ function LostWorkers() {
   );
 }
 
+/** More pauses than these are one banner, until somebody opens it. */
+const MANY = 2;
+const unfolded = signal(false);
+
+function FoldedPauses({ types }: { types: (string | null)[] }) {
+  const names = types.map((type) => type ?? "everything");
+  return (
+    <div class="banner warn" role="status">
+      <span>
+        <strong>{plural(types.length, "pause")}:</strong> {names.slice(0, 3).join(", ")}
+        {names.length > 3 && ` and ${names.length - 3} more`}
+      </span>
+      <span class="banner-acts">
+        <a href={href("/types")}>Types</a>
+        <Button kind="small" onClick={() => (unfolded.value = true)}>
+          Show all
+        </Button>
+      </span>
+    </div>
+  );
+}
+
 /** What could run now; what waits for its time, an event or a person needs no worker yet. */
 const due = (each: { pending: number; delayed: number; waiting: number; retrying: number }): number => each.pending - each.delayed - each.waiting + each.retrying;
 
@@ -59,12 +81,15 @@ export function Banners() {
   const alive = snapshot.value?.workersAlive;
   const unhandled = types.data?.types.filter((each) => !each.workers && due(each) > 0) ?? [];
   const waiting = unhandled.reduce((sum, each) => sum + due(each), 0);
+  const pauses = control.data?.pauses ?? [];
+  const folded = pauses.length > MANY && !unfolded.value;
   // The overview says all of this, and more, at its top.
   if (path.value === "/") return null;
   return (
     <>
       <LostWorkers />
-      {control.data?.pauses.map((pause) => (
+      {folded && <FoldedPauses types={pauses.map((pause) => pause.type)} />}
+      {(folded ? [] : pauses).map((pause) => (
         <div key={pause.type ?? ""} class="banner warn" role="status">
           <span>
             <strong>{pause.type ? `${pause.type} is paused` : "Everything is paused"}</strong>
@@ -92,7 +117,7 @@ export function Banners() {
               <strong>No running worker handles {unhandled.slice(0, 3).map((each) => each.type).join(", ")}</strong>
               {unhandled.length > 3 && ` and ${unhandled.length - 3} more`}, {count(waiting)} waiting
             </span>
-            <a href={href("/types")}>Types</a>
+            <a href={unhandled.length === 1 ? href("/types", { search: unhandled[0]!.type }) : href("/types")}>{unhandled.length === 1 ? "Type" : "Types"}</a>
           </div>
         )
       )}

@@ -74,17 +74,18 @@ export function Button({ onClick, children, kind, disabled, off, title, label, e
   );
 }
 
+export async function copyText(text: string): Promise<void> {
+  try {
+    await navigator.clipboard.writeText(text);
+    say("Copied.");
+  } catch {
+    say("The browser did not allow copying.", undefined, true);
+  }
+}
+
 export function Copy({ text, label = "Copy" }: { text: string; label?: string }) {
-  const copy = async () => {
-    try {
-      await navigator.clipboard.writeText(text);
-      say("Copied.");
-    } catch {
-      say("The browser did not allow copying.", undefined, true);
-    }
-  };
   return (
-    <Button kind="small" onClick={() => void copy()} label={label}>
+    <Button kind="small" onClick={() => void copyText(text)} label={label}>
       Copy
     </Button>
   );

@@ -1,5 +1,99 @@
 -- The schema after every migration. Written by `make snapshot`; read it, never edit it.
 
+CREATE DOMAIN {schema}.tasklib_steps_ask AS jsonb
+	CONSTRAINT tasklib_steps_objects CHECK (((jsonb_typeof(VALUE) = 'object'::text) AND ((VALUE IS NULL) OR (NOT (jsonb_typeof((VALUE -> 'question'::text)) IS DISTINCT FROM 'string'::text)))));
+
+CREATE DOMAIN {schema}.tasklib_steps_ended_at AS timestamp with time zone
+	CONSTRAINT tasklib_steps_times_real CHECK (((VALUE >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (VALUE < '9999-12-31 00:00:00+00'::timestamp with time zone)));
+
+CREATE DOMAIN {schema}.tasklib_steps_error AS jsonb
+	CONSTRAINT tasklib_steps_objects CHECK ((jsonb_typeof(VALUE) = 'object'::text));
+
+CREATE DOMAIN {schema}.tasklib_steps_key AS text COLLATE pg_catalog."C"
+	CONSTRAINT tasklib_steps_key_short CHECK ((octet_length(VALUE) <= 1000));
+
+CREATE DOMAIN {schema}.tasklib_steps_kind AS text COLLATE pg_catalog."C"
+	CONSTRAINT tasklib_steps_kind_known CHECK ((VALUE = ANY (ARRAY['step'::text, 'sleep'::text, 'wait'::text, 'ask'::text, 'run'::text, 'map'::text, 'flow'::text, 'spend'::text])));
+
+CREATE DOMAIN {schema}.tasklib_steps_started_at AS timestamp with time zone
+	CONSTRAINT tasklib_steps_times_real CHECK (((VALUE >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (VALUE < '9999-12-31 00:00:00+00'::timestamp with time zone)));
+
+CREATE DOMAIN {schema}.tasklib_steps_state AS text COLLATE pg_catalog."C"
+	CONSTRAINT tasklib_steps_state_known CHECK ((VALUE = ANY (ARRAY['open'::text, 'done'::text, 'failed'::text])));
+
+CREATE DOMAIN {schema}.tasklib_steps_until AS timestamp with time zone
+	CONSTRAINT tasklib_steps_times_real CHECK (((VALUE >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (VALUE < '9999-12-31 00:00:00+00'::timestamp with time zone)));
+
+CREATE DOMAIN {schema}.tasklib_tasks_attempts AS integer
+	CONSTRAINT tasks_counters_sane CHECK (((VALUE >= 0) AND (VALUE <= 2000000000)));
+
+CREATE DOMAIN {schema}.tasklib_tasks_cancel_requested_at AS timestamp with time zone
+	CONSTRAINT tasks_times_real CHECK (((VALUE >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (VALUE < '9999-12-31 00:00:00+00'::timestamp with time zone)));
+
+CREATE DOMAIN {schema}.tasklib_tasks_completed_at AS timestamp with time zone
+	CONSTRAINT tasks_times_real CHECK (((VALUE >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (VALUE < '9999-12-31 00:00:00+00'::timestamp with time zone)));
+
+CREATE DOMAIN {schema}.tasklib_tasks_concurrency_key AS text COLLATE pg_catalog."C"
+	CONSTRAINT tasks_keys_short CHECK ((octet_length(VALUE) <= 1500));
+
+CREATE DOMAIN {schema}.tasklib_tasks_created_at AS timestamp with time zone
+	CONSTRAINT tasks_times_real CHECK (((VALUE >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (VALUE < '9999-12-31 00:00:00+00'::timestamp with time zone)));
+
+CREATE DOMAIN {schema}.tasklib_tasks_expires_at AS timestamp with time zone
+	CONSTRAINT tasks_times_real CHECK (((VALUE >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (VALUE < '9999-12-31 00:00:00+00'::timestamp with time zone)));
+
+CREATE DOMAIN {schema}.tasklib_tasks_fingerprint AS text COLLATE pg_catalog."C"
+	CONSTRAINT tasks_keys_short CHECK ((octet_length(VALUE) <= 1200));
+
+CREATE DOMAIN {schema}.tasklib_tasks_headers AS jsonb
+	CONSTRAINT tasks_json_objects CHECK ((jsonb_typeof(VALUE) = 'object'::text));
+
+CREATE DOMAIN {schema}.tasklib_tasks_locked_until AS timestamp with time zone
+	CONSTRAINT tasks_times_real CHECK (((VALUE >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (VALUE < '9999-12-31 00:00:00+00'::timestamp with time zone)));
+
+CREATE DOMAIN {schema}.tasklib_tasks_lost_count AS integer
+	CONSTRAINT tasks_counters_sane CHECK (((VALUE >= 0) AND (VALUE <= 2000000000)));
+
+CREATE DOMAIN {schema}.tasklib_tasks_max_retries AS integer
+	CONSTRAINT tasks_counters_sane CHECK ((VALUE >= '-1'::integer));
+
+CREATE DOMAIN {schema}.tasklib_tasks_name AS text COLLATE pg_catalog."C"
+	CONSTRAINT tasks_keys_short CHECK ((octet_length(VALUE) <= 1020))
+	CONSTRAINT tasks_name_given CHECK ((VALUE <> ''::text));
+
+CREATE DOMAIN {schema}.tasklib_tasks_next_retry_at AS timestamp with time zone
+	CONSTRAINT tasks_times_real CHECK (((VALUE >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (VALUE < '9999-12-31 00:00:00+00'::timestamp with time zone)));
+
+CREATE DOMAIN {schema}.tasklib_tasks_progress AS double precision
+	CONSTRAINT tasks_progress_fraction CHECK (((VALUE >= (0)::double precision) AND (VALUE <= (1)::double precision)));
+
+CREATE DOMAIN {schema}.tasklib_tasks_retry_count AS integer
+	CONSTRAINT tasks_counters_sane CHECK ((VALUE >= 0));
+
+CREATE DOMAIN {schema}.tasklib_tasks_scheduled_at AS timestamp with time zone
+	CONSTRAINT tasks_times_real CHECK (((VALUE >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (VALUE < '9999-12-31 00:00:00+00'::timestamp with time zone)));
+
+CREATE DOMAIN {schema}.tasklib_tasks_started_at AS timestamp with time zone
+	CONSTRAINT tasks_times_real CHECK (((VALUE >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (VALUE < '9999-12-31 00:00:00+00'::timestamp with time zone)));
+
+CREATE DOMAIN {schema}.tasklib_tasks_state AS text COLLATE pg_catalog."C"
+	CONSTRAINT tasks_state_known CHECK ((VALUE = ANY (ARRAY['pending'::text, 'running'::text, 'completed'::text, 'failed'::text, 'cancelled'::text, 'buried'::text])));
+
+CREATE DOMAIN {schema}.tasklib_tasks_tags AS jsonb
+	CONSTRAINT tasks_json_objects CHECK ((jsonb_typeof(VALUE) = 'object'::text));
+
+CREATE DOMAIN {schema}.tasklib_tasks_timeout_seconds AS double precision
+	CONSTRAINT tasks_timeout_positive CHECK (((VALUE > (0)::double precision) AND (VALUE < ('1000000000'::numeric)::double precision)));
+
+CREATE DOMAIN {schema}.tasklib_tasks_unique_key AS text
+	CONSTRAINT tasks_keys_short CHECK ((octet_length(VALUE) <= 1500));
+
+CREATE DOMAIN {schema}.tasklib_tasks_updated_at AS timestamp with time zone
+	CONSTRAINT tasks_times_real CHECK (((VALUE >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (VALUE < '9999-12-31 00:00:00+00'::timestamp with time zone)));
+
+CREATE DOMAIN {schema}.tasklib_tasks_version AS bigint
+	CONSTRAINT tasks_counters_sane CHECK ((VALUE >= 0));
+
 CREATE FUNCTION {schema}.tasklib_announce() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -44,6 +138,14 @@ CREATE FUNCTION {schema}.tasklib_hint() RETURNS trigger
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        IF OLD.slot_key IS NOT DISTINCT FROM NEW.slot_key AND OLD.due_at IS NOT DISTINCT FROM NEW.due_at
+            AND OLD.concurrency_key IS NOT DISTINCT FROM NEW.concurrency_key AND OLD.priority = NEW.priority
+            AND OLD.name = NEW.name
+        THEN
+            RETURN NULL;
+        END IF;
+    END IF;
     IF TG_OP <> 'INSERT' THEN
         IF OLD.slot_key IS NOT NULL AND (TG_OP = 'DELETE' OR NEW.slot_key IS DISTINCT FROM OLD.slot_key) THEN
             INSERT INTO {schema}.tasklib_hints (key, name, priority, ready_at) VALUES (OLD.slot_key, '', 0, now());
@@ -422,26 +524,21 @@ WITH (fillfactor='50');
 
 CREATE TABLE {schema}.tasklib_steps (
     task_id uuid NOT NULL,
-    key text NOT NULL COLLATE pg_catalog."C",
+    key {schema}.tasklib_steps_key NOT NULL,
     number integer NOT NULL,
-    kind text NOT NULL COLLATE pg_catalog."C",
-    state text NOT NULL COLLATE pg_catalog."C",
+    kind {schema}.tasklib_steps_kind NOT NULL,
+    state {schema}.tasklib_steps_state NOT NULL,
     version bigint NOT NULL,
     digest text COLLATE pg_catalog."C",
     value jsonb,
-    error jsonb,
-    until timestamp with time zone,
+    error {schema}.tasklib_steps_error,
+    until {schema}.tasklib_steps_until,
     tries integer DEFAULT 0 NOT NULL,
     note text,
-    ask jsonb,
+    ask {schema}.tasklib_steps_ask,
     undo jsonb,
-    started_at timestamp with time zone NOT NULL,
-    ended_at timestamp with time zone,
-    CONSTRAINT tasklib_steps_key_check CHECK ((octet_length(key) <= 1000)),
-    CONSTRAINT tasklib_steps_kind_check CHECK ((kind = ANY (ARRAY['step'::text, 'sleep'::text, 'wait'::text, 'ask'::text, 'run'::text, 'map'::text, 'flow'::text, 'spend'::text]))),
-    CONSTRAINT tasklib_steps_objects CHECK (((jsonb_typeof(error) = 'object'::text) AND (jsonb_typeof(ask) = 'object'::text) AND ((ask IS NULL) OR (NOT (jsonb_typeof((ask -> 'question'::text)) IS DISTINCT FROM 'string'::text))))),
-    CONSTRAINT tasklib_steps_state_check CHECK ((state = ANY (ARRAY['open'::text, 'done'::text, 'failed'::text]))),
-    CONSTRAINT tasklib_steps_times_real CHECK (((LEAST(until, started_at, ended_at) >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (GREATEST(until, started_at, ended_at) < '9999-12-31 00:00:00+00'::timestamp with time zone)))
+    started_at {schema}.tasklib_steps_started_at NOT NULL,
+    ended_at {schema}.tasklib_steps_ended_at
 )
 WITH (fillfactor='80', autovacuum_vacuum_scale_factor='0.05', autovacuum_vacuum_cost_delay='0');
 
@@ -517,30 +614,30 @@ WITH (fillfactor='50');
 CREATE TABLE {schema}.tasks (
     id uuid DEFAULT gen_random_uuid() NOT NULL,
     seq bigint NOT NULL,
-    version bigint DEFAULT 0 NOT NULL,
-    name text NOT NULL COLLATE pg_catalog."C",
-    state text DEFAULT 'pending'::text NOT NULL COLLATE pg_catalog."C",
-    scheduled_at timestamp with time zone DEFAULT now() NOT NULL,
-    started_at timestamp with time zone,
-    completed_at timestamp with time zone,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    updated_at timestamp with time zone DEFAULT now() NOT NULL,
-    next_retry_at timestamp with time zone,
-    locked_until timestamp with time zone,
-    expires_at timestamp with time zone,
-    cancel_requested_at timestamp with time zone,
-    timeout_seconds double precision,
-    progress double precision,
+    version {schema}.tasklib_tasks_version DEFAULT 0 NOT NULL,
+    name {schema}.tasklib_tasks_name NOT NULL,
+    state {schema}.tasklib_tasks_state DEFAULT 'pending'::text NOT NULL,
+    scheduled_at {schema}.tasklib_tasks_scheduled_at DEFAULT now() NOT NULL,
+    started_at {schema}.tasklib_tasks_started_at,
+    completed_at {schema}.tasklib_tasks_completed_at,
+    created_at {schema}.tasklib_tasks_created_at DEFAULT now() NOT NULL,
+    updated_at {schema}.tasklib_tasks_updated_at DEFAULT now() NOT NULL,
+    next_retry_at {schema}.tasklib_tasks_next_retry_at,
+    locked_until {schema}.tasklib_tasks_locked_until,
+    expires_at {schema}.tasklib_tasks_expires_at,
+    cancel_requested_at {schema}.tasklib_tasks_cancel_requested_at,
+    timeout_seconds {schema}.tasklib_tasks_timeout_seconds,
+    progress {schema}.tasklib_tasks_progress,
     priority integer DEFAULT 0 NOT NULL,
-    attempts integer DEFAULT 0 NOT NULL,
-    retry_count integer DEFAULT 0 NOT NULL,
-    max_retries integer DEFAULT '-1'::integer NOT NULL,
-    lost_count integer DEFAULT 0 NOT NULL,
+    attempts {schema}.tasklib_tasks_attempts DEFAULT 0 NOT NULL,
+    retry_count {schema}.tasklib_tasks_retry_count DEFAULT 0 NOT NULL,
+    max_retries {schema}.tasklib_tasks_max_retries DEFAULT '-1'::integer NOT NULL,
+    lost_count {schema}.tasklib_tasks_lost_count DEFAULT 0 NOT NULL,
     watched boolean DEFAULT false NOT NULL,
     args jsonb DEFAULT '{}'::jsonb NOT NULL,
     kwargs jsonb DEFAULT '{}'::jsonb NOT NULL,
-    tags jsonb DEFAULT '{}'::jsonb NOT NULL,
-    headers jsonb,
+    tags {schema}.tasklib_tasks_tags DEFAULT '{}'::jsonb NOT NULL,
+    headers {schema}.tasklib_tasks_headers,
     result jsonb,
     history jsonb,
     log jsonb,
@@ -548,50 +645,42 @@ CREATE TABLE {schema}.tasks (
     progress_message text,
     worker_id text,
     finished_by text,
-    unique_key text,
-    concurrency_key text COLLATE pg_catalog."C",
-    fingerprint text COLLATE pg_catalog."C",
+    unique_key {schema}.tasklib_tasks_unique_key,
+    concurrency_key {schema}.tasklib_tasks_concurrency_key,
+    fingerprint {schema}.tasklib_tasks_fingerprint,
     waits_for text COLLATE pg_catalog."C",
     marks smallint,
     group_id uuid,
-    due_at timestamp with time zone GENERATED ALWAYS AS (COALESCE(next_retry_at,
+    due_at timestamp with time zone GENERATED ALWAYS AS (COALESCE((next_retry_at)::timestamp with time zone,
 CASE
-    WHEN ((state = 'pending'::text) AND (waits_for IS NULL)) THEN scheduled_at
+    WHEN (((state)::text = 'pending'::text) AND (waits_for IS NULL)) THEN (scheduled_at)::timestamp with time zone
     ELSE NULL::timestamp with time zone
 END)) STORED,
     live_key text GENERATED ALWAYS AS (
 CASE
-    WHEN (completed_at IS NULL) THEN unique_key
+    WHEN (completed_at IS NULL) THEN (unique_key)::text
     ELSE NULL::text
 END) STORED,
     trouble text GENERATED ALWAYS AS (
 CASE
-    WHEN (state = ANY (ARRAY['failed'::text, 'cancelled'::text, 'buried'::text])) THEN state
+    WHEN ((state)::text = ANY (ARRAY['failed'::text, 'cancelled'::text, 'buried'::text])) THEN (state)::text
     ELSE NULL::text
 END) STORED COLLATE pg_catalog."C",
     slot_key text GENERATED ALWAYS AS (
 CASE
-    WHEN (state = 'running'::text) THEN concurrency_key
+    WHEN ((state)::text = 'running'::text) THEN (concurrency_key)::text
     ELSE NULL::text
 END) STORED COLLATE pg_catalog."C",
     dead_at timestamp with time zone GENERATED ALWAYS AS (
 CASE
-    WHEN (state = ANY (ARRAY['failed'::text, 'buried'::text])) THEN completed_at
+    WHEN ((state)::text = ANY (ARRAY['failed'::text, 'buried'::text])) THEN (completed_at)::timestamp with time zone
     ELSE NULL::timestamp with time zone
 END) STORED,
-    CONSTRAINT tasks_counters_sane CHECK (((LEAST(version, (attempts)::bigint, (retry_count)::bigint, (lost_count)::bigint) >= 0) AND (max_retries >= '-1'::integer) AND (GREATEST(attempts, lost_count) <= 2000000000))),
-    CONSTRAINT tasks_ended_when_terminal CHECK (((completed_at IS NULL) = ((state = ANY (ARRAY['pending'::text, 'running'::text])) OR (next_retry_at IS NOT NULL)))),
-    CONSTRAINT tasks_json_objects CHECK (((jsonb_typeof(tags) = 'object'::text) AND (jsonb_typeof(headers) = 'object'::text))),
-    CONSTRAINT tasks_keys_short CHECK (((octet_length(name) <= 1020) AND (octet_length(unique_key) <= 1500) AND (octet_length(concurrency_key) <= 1500) AND (octet_length(fingerprint) <= 1200))),
-    CONSTRAINT tasks_leased_when_running CHECK (((state <> 'running'::text) OR (locked_until IS NOT NULL))),
-    CONSTRAINT tasks_name_given CHECK ((name <> ''::text)),
-    CONSTRAINT tasks_progress_fraction CHECK (((progress >= (0)::double precision) AND (progress <= (1)::double precision))),
-    CONSTRAINT tasks_result_when_completed CHECK (((result IS NULL) OR (state = 'completed'::text))),
-    CONSTRAINT tasks_retry_when_waiting CHECK (((next_retry_at IS NULL) OR (state = ANY (ARRAY['pending'::text, 'failed'::text])))),
-    CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY['pending'::text, 'running'::text, 'completed'::text, 'failed'::text, 'cancelled'::text, 'buried'::text]))),
-    CONSTRAINT tasks_suspended_when_pending CHECK (((waits_for IS NULL) OR (state = 'pending'::text))),
-    CONSTRAINT tasks_timeout_positive CHECK (((timeout_seconds > (0)::double precision) AND (timeout_seconds < ('1000000000'::numeric)::double precision))),
-    CONSTRAINT tasks_times_real CHECK (((LEAST(scheduled_at, created_at, updated_at, started_at, completed_at, next_retry_at, locked_until, expires_at, cancel_requested_at) >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (GREATEST(scheduled_at, created_at, updated_at, started_at, completed_at, next_retry_at, locked_until, expires_at, cancel_requested_at) < '9999-12-31 00:00:00+00'::timestamp with time zone)))
+    CONSTRAINT tasks_ended_when_terminal CHECK (((completed_at IS NULL) = (((state)::text = ANY (ARRAY['pending'::text, 'running'::text])) OR (next_retry_at IS NOT NULL)))),
+    CONSTRAINT tasks_leased_when_running CHECK ((((state)::text <> 'running'::text) OR (locked_until IS NOT NULL))),
+    CONSTRAINT tasks_result_when_completed CHECK (((result IS NULL) OR ((state)::text = 'completed'::text))),
+    CONSTRAINT tasks_retry_when_waiting CHECK (((next_retry_at IS NULL) OR ((state)::text = ANY (ARRAY['pending'::text, 'failed'::text])))),
+    CONSTRAINT tasks_suspended_when_pending CHECK (((waits_for IS NULL) OR ((state)::text = 'pending'::text)))
 )
 WITH (fillfactor='40', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_insert_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05', autovacuum_analyze_threshold='5000', autovacuum_vacuum_cost_delay='0');
 
@@ -703,7 +792,7 @@ CREATE INDEX tasklib_idempotency_age ON {schema}.tasklib_idempotency USING btree
 
 CREATE INDEX tasklib_stats_outcomes_at ON {schema}.tasklib_stats_outcomes USING btree (at);
 
-CREATE INDEX tasklib_steps_questions ON {schema}.tasklib_steps USING btree (started_at, task_id, key) WHERE ((kind = 'ask'::text) AND (state = 'open'::text));
+CREATE INDEX tasklib_steps_questions ON {schema}.tasklib_steps USING btree (started_at, task_id, key) WHERE (((kind)::text = 'ask'::text) AND ((state)::text = 'open'::text));
 
 CREATE INDEX tasklib_tallies_group ON {schema}.tasklib_tallies USING btree (group_id);
 
@@ -735,11 +824,11 @@ CREATE TRIGGER tasks_hint_delete AFTER DELETE ON {schema}.tasks FOR EACH ROW WHE
 
 CREATE TRIGGER tasks_hint_insert AFTER INSERT ON {schema}.tasks FOR EACH ROW WHEN ((new.concurrency_key IS NOT NULL)) EXECUTE FUNCTION {schema}.tasklib_hint();
 
-CREATE TRIGGER tasks_hint_update AFTER UPDATE ON {schema}.tasks FOR EACH ROW WHEN ((((new.concurrency_key IS NOT NULL) OR (old.concurrency_key IS NOT NULL)) AND ((old.slot_key IS DISTINCT FROM new.slot_key) OR (old.due_at IS DISTINCT FROM new.due_at) OR (old.concurrency_key IS DISTINCT FROM new.concurrency_key) OR (old.priority <> new.priority) OR (old.name <> new.name)))) EXECUTE FUNCTION {schema}.tasklib_hint();
+CREATE TRIGGER tasks_hint_update AFTER UPDATE ON {schema}.tasks FOR EACH ROW WHEN (((old.concurrency_key IS NOT NULL) OR (new.concurrency_key IS NOT NULL))) EXECUTE FUNCTION {schema}.tasklib_hint();
 
 CREATE TRIGGER tasks_renamed AFTER UPDATE OF seq, name, created_at ON {schema}.tasks FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_stats_note_change();
 
-CREATE TRIGGER tasks_tell AFTER UPDATE ON {schema}.tasks FOR EACH ROW WHEN ((((old.completed_at IS NULL) <> (new.completed_at IS NULL)) AND ((old.group_id IS NOT NULL) OR (((old.marks)::integer & 50) > 0)))) EXECUTE FUNCTION {schema}.tasklib_tell();
+CREATE TRIGGER tasks_tell AFTER UPDATE ON {schema}.tasks FOR EACH ROW WHEN (((old.marks IS NOT NULL) AND ((old.completed_at IS NULL) <> (new.completed_at IS NULL)) AND ((old.marks # new.marks) IS DISTINCT FROM 64))) EXECUTE FUNCTION {schema}.tasklib_tell();
 
 CREATE TRIGGER tasks_tell_delete AFTER DELETE ON {schema}.tasks FOR EACH ROW WHEN (((old.completed_at IS NULL) AND ((old.group_id IS NOT NULL) OR (((old.marks)::integer & 50) > 0)))) EXECUTE FUNCTION {schema}.tasklib_tell();
 

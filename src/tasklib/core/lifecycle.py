@@ -143,9 +143,9 @@ CLEANUP_STATES: Final = (TaskState.COMPLETED,)
 """What a clean-up removes by default; it can remove whatever can be deleted."""
 
 
-def is_possible(action: Action, phase: Phase) -> bool:
-    """Whether a task of this phase allows the action."""
-    return phase in ACTIONS[action].possible
+def allows(task: Task, action: Action) -> bool:
+    """Whether the task allows the action as it is now; a parked workflow can be retried although it waits."""
+    return phase_of(task) in ACTIONS[action].possible or (action is Action.RETRY and is_parked(task))
 
 
 def is_parked(task: Task) -> bool:

@@ -77,6 +77,19 @@ class KeyLimit:
     """The tasks meant, if it is not all of a key together."""
 
 
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Tokens that workflows may spend over all workers, and what is left of them now."""
+
+    name: str
+    rate: float
+    """Tokens that come in a second."""
+    burst: float
+    """Tokens that it holds at most."""
+    tokens: float
+    """Tokens that can be spent right now."""
+
+
 class TokenBucket:
     """Starts `rate` tasks a second; what is not used fills up to one second's worth, and at least one."""
 

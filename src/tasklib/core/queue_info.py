@@ -130,6 +130,7 @@ class QueueStats:
     waiting: int
     """Of those pending: workflows that are suspended until something happens."""
     by_name: Mapping[str, Mapping[str, int]]
+    """The same counts of each name that has tasks, zeros included."""
 
     @property
     def total(self) -> int:

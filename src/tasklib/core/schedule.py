@@ -82,6 +82,11 @@ class Plan:
             moment = getattr(self, what)
             if moment is not None:
                 require_aware(moment, what)
+        if self.starts_at is not None and self.ends_at is not None and self.ends_at < self.starts_at:
+            raise ConfigurationError(
+                f"schedule {self.name!r} would never run: it ends at {self.ends_at.isoformat()}, before it starts at "
+                f"{self.starts_at.isoformat()}; give a later ends_at"
+            )
         zone(self.tz)  # an interval needs none, but a wrong one is still a mistake
         if not _is_seconds(self.jitter, 0):
             raise ConfigurationError(f"schedule {self.name!r}: jitter is a number of seconds, got {self.jitter!r}")
@@ -279,13 +284,34 @@ def zone(name: str) -> tzinfo:
         ) from error
 
 
+def cron_in_words(cron: str | None) -> str | None:
+    """What a cron expression says, as `At 09:00 on Monday through Friday`; None for an interval and for no cron.
+
+    Examples:
+        >>> cron_in_words("0 9 * * mon-fri")
+        'At 09:00 on Monday through Friday'
+    """
+    from cronsim import CronSim, CronSimError
+
+    if cron is None:
+        return None
+    try:
+        return CronSim(_spelled_out(cron), datetime(2000, 1, 1, tzinfo=UTC)).explain()
+    except (CronSimError, AttributeError):
+        return None
+
+
+def _spelled_out(cron: str) -> str:
+    return NICKNAMES.get(cron.strip().lower(), cron)
+
+
 def _cron_ticks(plan: Plan, after: datetime) -> Iterator[datetime]:
     from cronsim import CronSim, CronSimError
 
     assert plan.cron is not None
     local = after.astimezone(zone(plan.tz))
     try:
-        for tick in CronSim(NICKNAMES.get(plan.cron.strip().lower(), plan.cron), local):
+        for tick in CronSim(_spelled_out(plan.cron), local):
             yield tick.astimezone(UTC)
     except OverflowError:
         return  # after the last year that there is

@@ -267,6 +267,8 @@ class NewTask:
     expires_at: datetime | None = None
     expires_in: float | None = None
     """Seconds from its submission, by the database's clock, where no moment is given."""
+    is_id_given: bool = False
+    """The caller has chosen the id, and may have submitted it before."""
 
     def __repr__(self) -> str:
         return f"<NewTask {self.name!r} {self.id}>"

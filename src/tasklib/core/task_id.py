@@ -98,6 +98,13 @@ class TaskId(UUID, Generic[R_co]):
             if name != "__orig_class__":  # set by TaskId[int](...), and of no use
                 super().__setattr__(name, value)
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        """An argument, a result or the value of a step may be one: in JSON it is the text of its UUID."""
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_after_validator_function(_as_task_id, core_schema.uuid_schema())
+
     def __copy__(self) -> TaskId[R_co]:
         return self
 
@@ -106,6 +113,10 @@ class TaskId(UUID, Generic[R_co]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TaskId, (self.id, self.created)
+
+
+def _as_task_id(value: UUID) -> TaskId[Any]:
+    return value if isinstance(value, TaskId) else TaskId(value)
 
 
 def _as_uuid(value: UUID | str) -> UUID:
@@ -163,6 +174,14 @@ class TaskIds(Sequence[TaskId[Any]]):
         ids._bytes += start.join([b"", *(number.to_bytes(2, "big") for number in range(batch.count))])
         return ids
 
+    @classmethod
+    def _of(cls, data: bytes, keep: bool, found: Iterable[int], total: int, created: int) -> TaskIds:
+        ids = cls(keep=keep)
+        ids._bytes += data
+        ids.found.update(found)
+        ids.total, ids.created = total, created
+        return ids
+
     def made_by(self, source: ResultSource) -> None:
         """Let each id ask this queue for its result; called by the queue that made them."""
         self.source = source
@@ -185,6 +204,32 @@ class TaskIds(Sequence[TaskId[Any]]):
                 if not task_id.created:
                     self.found.add(len(self))
                 self._bytes += task_id.bytes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled without its queue, as a TaskId is."""
+        return TaskIds._of, (bytes(self._bytes), self._keep, self.found, self.total, self.created)
+
+    def __copy__(self) -> TaskIds:
+        copied = self._of(bytes(self._bytes), self._keep, self.found, self.total, self.created)
+        copied.source = self.source
+        return copied
+
+    def __deepcopy__(self, memo: Any) -> TaskIds:
+        return self.__copy__()
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        """They too may be stored as a value: in JSON a list of texts."""
+        from pydantic_core import core_schema
+
+        ids = core_schema.list_schema(core_schema.uuid_schema())
+        return core_schema.json_or_python_schema(
+            json_schema=core_schema.no_info_after_validator_function(_as_task_ids, ids),
+            python_schema=core_schema.union_schema(
+                [core_schema.is_instance_schema(cls), core_schema.no_info_after_validator_function(_as_task_ids, ids)]
+            ),
+            serialization=core_schema.plain_serializer_function_ser_schema(_as_texts),
+        )
 
     def __len__(self) -> int:
         return len(self._bytes) // 16
@@ -211,3 +256,13 @@ class TaskIds(Sequence[TaskId[Any]]):
 
     def __repr__(self) -> str:
         return f"<TaskIds: {self.total} tasks, {self.created} new>"
+
+
+def _as_task_ids(ids: Iterable[UUID]) -> TaskIds:
+    found = TaskIds()
+    found.extend(map(_as_task_id, ids))
+    return found
+
+
+def _as_texts(ids: Iterable[UUID]) -> list[str]:
+    return list(map(str, ids))

@@ -12,7 +12,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Annotated, Any, TypeAlias, Union, cast
+from typing import Annotated, Any, TypeAlias, Union, Unpack, cast, get_args, get_origin
 
 from tasklib.core.calls.context import AsyncTaskContext, TaskContext
 from tasklib.core.calls.resources import Injected, Resource
@@ -137,6 +137,12 @@ def _parameter(hints: _Hints, raw: inspect.Parameter) -> Parameter:
             "call would pass on; write Annotated[type, Field(...)] = default"
         )
     if raw.kind is raw.VAR_KEYWORD:
+        if get_origin(guessed := hints.guess(annotation)) is Unpack:
+            (given,) = get_args(guessed)
+            raise TaskDefinitionError(
+                f"task {hints.task!r}: **{raw.name}: Unpack[...] cannot be checked; write its arguments as parameters, "
+                f"or take them as one, {raw.name}: {getattr(given, '__name__', given)}"
+            )
         return replace(parameter, role=Role.EXTRA)
     role, resource = _injection(raw.name, hints.guess(annotation))
     if role is Role.ARGUMENT and isinstance(raw.default, Injected):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Any, Final, Literal, Self, TypeAlias, TypedDict, cast, get_ar
 
 from tasklib.core.codec import plain, shown
 from tasklib.core.retry import RetryPolicy
+from tasklib.core.texts.suggestion import did_you_mean
 from tasklib.errors import Abort, ConfigurationError, InvalidPayload, ResultError
 
 Isolation: TypeAlias = Literal["auto", "thread", "process"]
@@ -122,8 +122,7 @@ class TaskOptions:
         known = [entry.name for entry in fields(cls)]
         for name in given:
             if name not in known:
-                close = difflib.get_close_matches(name, known, 1)
-                hint = f"did you mean {close[0]!r}?" if close else f"the options are {', '.join(known)}"
+                hint = did_you_mean(name, known, otherwise=f"the options are {', '.join(known)}", written="'{}'")
                 raise ConfigurationError(f"task {task!r} has no option {name!r}; {hint}")
         try:
             return cls(**given)

@@ -56,6 +56,7 @@ ROUTERS: Final = (
     limits.router,
     tasks.router,
     schedules.router,
+    schedules.cron_router,
     types.router,
     scale.router,
     workers.router,

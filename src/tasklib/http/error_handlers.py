@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -22,7 +21,6 @@ from tasklib.service.http_workers.workers import NotYours
 
 logger = logging.getLogger("tasklib.http")
 
-TROUBLE_EVERY_SECONDS: Final = 30.0
 UNREADABLE_BODY: Final = "There was an error parsing the body"
 """What the framework says of JSON that is too deep for Python, or has a number too long for it."""
 METHODS: Final = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
@@ -90,7 +88,7 @@ async def _on_tasklib(request: Request, error: Exception) -> JSONResponse:
             headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if status == 503 else None
             named = next((field for kind, field in _FIELDS.items() if isinstance(error, kind)), None)
             field = error.field if isinstance(error, errors.InvalidPayload) else named
-            return problem(status, name, _detail(error), field=field, headers=headers)
+            return problem(status, name, _detail(request, error), field=field, headers=headers)
     return await _on_unexpected(request, error)
 
 
@@ -130,20 +128,6 @@ _FOR_THE_LOG: Final[Mapping[type[Exception], str]] = {
 """What a caller is told of errors whose message names the database's address, user or file."""
 
 
-class _TroubleLog:
-    """Logs what is wrong with the database once in a while: open pages ask again and again."""
-
-    def __init__(self) -> None:
-        self._next_at = 0.0
-
-    def say(self, error: Exception) -> None:
-        """Log the error, unless one was logged a moment ago."""
-        if time.monotonic() >= self._next_at:
-            self._next_at = time.monotonic() + TROUBLE_EVERY_SECONDS
-            logger.warning("requests are answered with 503: %s", error)
-
-
-_log = _TroubleLog()
 _FIELDS: Final[Mapping[type[Exception], str]] = {errors.InvalidArguments: "payload", KeyTaken: "options.uniqueKey"}
 """The field at fault, where the error names it."""
 
@@ -171,14 +155,14 @@ def _got(error: Mapping[str, Any]) -> str:
     return f", got {str(value)[:100]}" if is_number or is_asked else ""
 
 
-def _detail(error: Exception) -> str:
+def _detail(request: Request, error: Exception) -> str:
     """The message of an error, with the statuses of HTTP: a running task is `processing` here.
 
     What is wrong with the database is for the log: its address and user are nothing for callers, who may be anybody.
     """
     for kind, told in _FOR_THE_LOG.items():
         if isinstance(error, kind):
-            _log.say(error)
+            parts_of(request).trouble_log.warn(error)
             return told
     said = str(error)
     return said.replace("running", "processing") if isinstance(error, errors.InvalidTransition) else said

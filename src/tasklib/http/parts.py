@@ -15,6 +15,7 @@ from tasklib.http.live.live_stats import LiveStats
 from tasklib.http.security.auth import Auth, Identify, identifier
 from tasklib.http.security.refusals import Refusals
 from tasklib.http.security.throttle import Throttle
+from tasklib.http.trouble_log import TroubleLog
 from tasklib.queue import TaskQueue
 from tasklib.service.creation import Creation
 from tasklib.service.http_workers.recording import Recording
@@ -49,6 +50,7 @@ class Parts:
     takes_tokens: bool
     throttle: Throttle
     refusals: Refusals
+    trouble_log: TroubleLog
     counts: StatsCache
     gaps: GapCache
     ids: IdCache
@@ -72,8 +74,9 @@ class Parts:
             identify=identifier(service.tokens, auth),
             opens_to_this_machine=auth == "local",
             takes_tokens=auth in ("tokens", "local"),
-            throttle=Throttle(queue.config.submit_rate_limit),
+            throttle=Throttle(queue.config.submit_rate_limit, queue.timing),
             refusals=Refusals(service.audit_log),
+            trouble_log=TroubleLog(queue.timing),
             counts=counts,
             gaps=GapCache(service),
             ids=IdCache(service),

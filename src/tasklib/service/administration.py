@@ -13,17 +13,12 @@ from tasklib.queue.sync_async import operation
 from tasklib.service.base import ServicePart
 from tasklib.storage.operations import copy
 from tasklib.storage.operations.clock import read_clock
-from tasklib.storage.operations.limits import budgets
 from tasklib.storage.operations.objectives import list_objectives
+from tasklib.storage.operations.schedules import import_schedule
 from tasklib.storage.statement import Operation, Statement
 
 COPIED: Final = "copied by tasklib copy"
 """Why the source of a copy is paused."""
-DECIDED: Final = (
-    *("task", "cron", "every", "tz", "kwargs", "misfire", "overlap", "jitter"),
-    *("starts_at", "ends_at", "options", "secrets"),
-)
-"""The fields of a plan that are copied, beside its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +34,8 @@ class Copied:
     pauses: int
     limits: int
     objectives: int
+    left: int
+    """Schedules, pauses, limits and objectives that the target had already, and that were left as they are there."""
 
 
 class Administration(ServicePart):
@@ -88,13 +85,10 @@ class Administration(ServicePart):
         tasks = _copy_tasks(self.queue, target, progress)
         _copy_groups(self.queue, target, copy.close_groups)
         _copy_facts(self.queue, target)
-        return Copied(
-            *tasks,
-            schedules=_copy_schedules(self.queue, target),
-            pauses=_copy_pauses(self.queue, target),
-            limits=_copy_limits(self.queue, target),
-            objectives=_copy_objectives(self.queue, target),
-        )
+        settings = [each(self.queue, target) for each in (_schedules, _pauses, _limits, _objectives)]
+        schedules, pauses, limits, objectives = (new for new, _ in settings)
+        left = sum(found - new for new, found in settings)
+        return Copied(*tasks, schedules, pauses, limits, objectives, left)
 
 
 def _copy_tasks(old: TaskQueue, new: TaskQueue, progress: Callable[[int], None]) -> tuple[int, int, list[str]]:
@@ -131,45 +125,51 @@ def _copy_facts(old: TaskQueue, new: TaskQueue) -> None:
         new.database.run(lambda facts=facts: copy.import_facts(facts))  # type: ignore[misc]
 
 
-def _copy_schedules(old: TaskQueue, new: TaskQueue) -> int:
-    found = old.schedules()
-    for schedule in found:
-        plan = schedule.plan
-        if isinstance(plan, BrokenPlan):
-            continue  # it could not run there either
-        new.add_schedule(plan.name, **{name: getattr(plan, name) for name in DECIDED})
-        if schedule.paused_at is not None:
-            new.pause_schedule(plan.name, by=schedule.paused_by)
-    return len(found)
+# How many of a kind were new in the target, and how many were found.
+_Counts = tuple[int, int]
 
 
-def _copy_pauses(old: TaskQueue, new: TaskQueue) -> int:
+def _schedules(old: TaskQueue, new: TaskQueue) -> _Counts:
+    # What cannot run here could not run there either.
+    found = [schedule for schedule in old.schedules() if not isinstance(schedule.plan, BrokenPlan)]
+    return sum(new.database.run(lambda each=each: import_schedule(each)) for each in found), len(found)  # type: ignore[misc]
+
+
+def _pauses(old: TaskQueue, new: TaskQueue) -> _Counts:
     # Without the pause of the copy itself: the target shall work.
     found = [pause for pause in old.pauses() if pause.reason != COPIED]
-    for pause in found:
+    known = {pause.name for pause in new.pauses()}
+    missing = [pause for pause in found if pause.name not in known]
+    for pause in missing:
         new.pause(pause.name, by=pause.by, reason=pause.reason)
-    return len(found)
+    return len(missing), len(found)
 
 
-def _copy_limits(old: TaskQueue, new: TaskQueue) -> int:
-    limits, key_limits = old.limits(), old.key_limits()
-    for limit in limits:
+def _limits(old: TaskQueue, new: TaskQueue) -> _Counts:
+    limits, known = old.limits(), {limit.name for limit in new.limits()}
+    missing = [limit for limit in limits if limit.name not in known]
+    for limit in missing:
         if limit.rate is not None:
             new.set_rate_limit(limit.rate, limit.name, burst=limit.burst)
         if limit.max_running is not None:
             new.set_concurrency_limit(limit.max_running, limit.name)
-    for key_limit in key_limits:
-        new.set_key_limit(key_limit.max_running, key_limit.key, key_limit.name)
-    spent = old.database.run(budgets.list_budgets)
-    for budget in spent:
+    key_limits, known_keys = old.key_limits(), {(each.key, each.name) for each in new.key_limits()}
+    missing_keys = [each for each in key_limits if (each.key, each.name) not in known_keys]
+    for each in missing_keys:
+        new.set_key_limit(each.max_running, each.key, each.name)
+    spent, known_budgets = old.budgets(), {budget.name for budget in new.budgets()}
+    missing_budgets = [each for each in spent if each.name not in known_budgets]
+    for budget in missing_budgets:
         new.set_budget(budget.name, per_second=budget.rate, burst=budget.burst)
-    return len(limits) + len(key_limits) + len(spent)
+    return len(missing) + len(missing_keys) + len(missing_budgets), len(limits) + len(key_limits) + len(spent)
 
 
-def _copy_objectives(old: TaskQueue, new: TaskQueue) -> int:
+def _objectives(old: TaskQueue, new: TaskQueue) -> _Counts:
     found = old.database.run(list_objectives)
-    for each in found:
+    known = {(each.name, each.kind) for each in new.database.run(list_objectives)}
+    missing = [each for each in found if (each.name, each.kind) not in known]
+    for each in missing:
         new.set_objective(
             each.name, within_seconds=each.within_seconds, target=each.target, kind=each.kind, by=each.set_by
         )
-    return len(found)
+    return len(missing), len(found)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
-from tasklib.core.schedule import Schedule
+from tasklib.core.schedule import Plan, Schedule
 from tasklib.core.task_id import TaskId
 from tasklib.definition import check_name
 from tasklib.queue.sync_async import as_operation, operation
 from tasklib.service.audit import AuditEntry
 from tasklib.service.base import Addition, ServicePart
 from tasklib.storage.operations import schedules
+from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.statement import Operation
 
 
@@ -34,6 +36,14 @@ class Schedules(ServicePart):
         return None if stored is None else self.redactor.schedule(stored)
 
     aget = get.as_async
+
+    @operation
+    def preview(self, cron: str, tz: str) -> Operation[Sequence[datetime]]:
+        """When a cron expression would run next, by the database's clock; ConfigurationError for what is none."""
+        plan = Plan(name="preview", task="preview", cron=cron, tz=tz)
+        return plan.upcoming(plan.next_run((yield from read_clock())))
+
+    apreview = preview.as_async
 
     @operation
     def put(self, name: str, decided: Mapping[str, Any], *, audit: AuditEntry | None = None) -> Operation[Schedule]:

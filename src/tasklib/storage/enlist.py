@@ -85,6 +85,8 @@ class Enlisted:
             yield from ((text, ()) for text in _SAVEPOINT[name])
         elif isinstance(self._dialect, sqlite.SqliteDialect):
             for part in sqlite.parts(name):
+                if sqlite.writes_unseen(name, part):
+                    yield _OPEN_SQLITE, ()
                 yield pyformat(part) if style == "pyformat" else part, sqlite.bind(statement.params)
         elif style == "pyformat":
             yield self._dialect.pyformat[name], statement.params
@@ -133,8 +135,8 @@ _SAVEPOINT: Final = {
     ROLLBACK.name: ("ROLLBACK TO SAVEPOINT tasklib", "RELEASE SAVEPOINT tasklib"),
 }
 _OPEN_SQLITE: Final = "DELETE FROM tasks WHERE false"
-"""Makes Python's sqlite3 open the transaction it opens before a write and not before a savepoint, whose release
-would then commit."""
+"""Makes Python's sqlite3 open the transaction that it opens before a write whose first word says so, and before no
+other: the release of a savepoint would commit, and so would `WITH … INSERT`."""
 _NO_TRANSACTION: Final = "25P01"
 
 

@@ -177,7 +177,9 @@ class ClaimedTask:
         self.timeout_seconds: float | None = None
         self.retry_count = self.lost_count = 0
         self.marks = 0
-        if self.rare is not None:
+        if type(self.rare) is int:  # Children, of which there may be many, often have nothing but their marks.
+            self.marks, self.rare = self.rare, None
+        elif self.rare is not None:
             (_, self.retry_count, self.lost_count, _, _, self.timeout_seconds, _, _, _, _, marks) = self.rare
             self.marks = marks or 0
 

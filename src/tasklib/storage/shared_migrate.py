@@ -60,11 +60,11 @@ def script_for(dialect: str, schema: str | None = None, pending: Sequence[Migrat
 
 
 def drop_on(connection: Any) -> None:
-    """Remove every table, function and sequence of ours, with all tasks; the caller commits that."""
+    """Remove every table, function, sequence and domain of ours, with all tasks; the caller commits that."""
     tables = _tables_on(connection)
     if not tables.applied():
         return
-    for kind in ("TABLE", "FUNCTION", "SEQUENCE"):
+    for kind in ("TABLE", "FUNCTION", "SEQUENCE", "DOMAIN"):
         for name in reversed([*_made(tables.dialect, kind), *([LEDGER] if kind == "TABLE" else ())]):
             tables.drop(kind, name)
 
@@ -143,7 +143,7 @@ class _Tables:
         raise NotImplementedError
 
     def drop(self, kind: str, name: str) -> None:
-        """Remove a table, function or sequence if it is there."""
+        """Remove a table, function, sequence or domain if it is there."""
         raise NotImplementedError
 
 

@@ -13,6 +13,7 @@ from typing import (
     NoReturn,
     ParamSpec,
     Protocol,
+    Self,
     TypeVar,
     Unpack,
     overload,
@@ -26,6 +27,7 @@ from tasklib.core.task import NewTask
 from tasklib.core.task_id import TaskId, TaskIds
 from tasklib.definition import Definition, FunctionDefinition, Misfit
 from tasklib.errors import ConfigurationError, InvalidArguments
+from tasklib.submission.import_name import find_by_import
 from tasklib.submission.stream import Packer, Stream, TaskStore, agroups, groups, refusal
 from tasklib.submission.submit_options import NO_OPTIONS, SubmitKeywords, SubmitOptions, meant_option
 
@@ -193,12 +195,26 @@ class Submitter(Generic[P, R_co]):
         """
         return Submitter(self._queue, self.definition, self._options.with_(**options))
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Pickled as its task, by the name it is imported by, and these options."""
+        return _with_options, (find_by_import(self.definition, TaskFunction)[1], self._options)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self
+
     def _new(self, queue: TaskStore, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewTask:
         try:
             bound = self.definition.bind(args, kwargs, limit=queue.config.max_payload_bytes)
         except InvalidArguments as error:
             raise _with_hint(error, self.definition, kwargs) from error.__cause__
         return queue.new_task(self.definition, bound, self._options)
+
+
+def _with_options(task: TaskFunction[..., Any], options: SubmitOptions) -> Submitter[..., Any]:
+    return Submitter(lambda: task.queue, task.definition, options)
 
 
 class NodeResult:
@@ -251,7 +267,11 @@ class TaskFunction(Submitter[P, R_co], Generic[P, R_co]):
     def __init__(self, queue: Callable[[], TaskStore], definition: Definition, function: Callable[..., R_co]) -> None:
         super().__init__(queue, definition, NO_OPTIONS)
         self.function = function
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(self, function, updated=())
+        # What somebody has set on the function stays readable here, except under the names that a task has itself.
+        for name, value in getattr(function, "__dict__", {}).items():
+            if name not in self.__dict__ and not hasattr(type(self), name):
+                self.__dict__[name] = value
 
     @property
     def name(self) -> str:
@@ -279,6 +299,10 @@ class TaskFunction(Submitter[P, R_co], Generic[P, R_co]):
 
     def __repr__(self) -> str:
         return f"<task {self.name!r}: {self.definition.place}>"
+
+    def __reduce__(self) -> str:
+        """Pickled like a function, by its name; where it is unpickled, its module is imported and defines it."""
+        return find_by_import(self.definition, TaskFunction)[0]
 
 
 class ContextTaskFunction(TaskFunction[P, R_co], Generic[C_contra, P, R_co]):

@@ -40,6 +40,7 @@ def new_task(
         headers=plain(dict(options.headers), what=f"headers of {name}") if options.headers else {},
         expires_at=expires_at,
         expires_in=expires_in,
+        is_id_given=options.id is not None,
     )
 
 

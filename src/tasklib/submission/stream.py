@@ -12,7 +12,7 @@ from tasklib.core.config import Config
 from tasklib.core.task import NewTask, TaskBatch, first_of_many
 from tasklib.core.task_id import TaskId, TaskIds
 from tasklib.definition import Definition, Misfit
-from tasklib.errors import InvalidArguments
+from tasklib.errors import ConfigurationError, InvalidArguments
 from tasklib.submission.submit_options import SubmitOptions
 
 Chunk: TypeAlias = TaskBatch | Sequence[NewTask]
@@ -60,16 +60,21 @@ class TaskStore(Protocol):
 class Packer:
     """Checks the rows of one call, given group by group, and makes chunks of them.
 
-    Rows that differ in their arguments only are a `TaskBatch`: what they have in common is made and sent once.  With an
-    id, a unique key or a concurrency key of its own each row may be stored already, and is a `NewTask`.
+    Rows that differ in their arguments only are a `TaskBatch`: what they have in common is made and sent once.  With a
+    unique key or a concurrency key of its own each row may be stored already, and is a `NewTask`.
     """
 
     def __init__(self, queue: TaskStore, definition: Definition, options: SubmitOptions) -> None:
+        if options.id is not None:
+            raise ConfigurationError(
+                f"submit_many makes an id for each task of {definition.name!r}, so id={options.id} fits none; "
+                "leave it out, or submit one task with it"
+            )
         self._queue = queue
         self._definition = definition
         self._options = options
         self._limit = queue.config.max_payload_bytes
-        self._alike = options.id is None and options.unique_key is None and not _has_own_keys(definition, options)
+        self._alike = options.unique_key is None and not _has_own_keys(definition, options)
         self._seen = 0
         self._start()
 

@@ -255,7 +255,7 @@ class Worker:
             retention = [RetentionService(queue, rules)] if rules else []
             calls = self._control.calls
             upkeep = (MetricsService(queue, self._runner.metrics, instance.poll_batch), self._scheduler, *retention)
-            instance.start(*upkeep, EventDelivery(queue, calls), GroupFold(queue, calls))
+            instance.start(*upkeep, EventDelivery(queue, calls), GroupFold(queue, calls, self._runner))
         else:  # for one batch only
             instance.start()
         try:

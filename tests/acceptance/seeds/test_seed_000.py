@@ -63,7 +63,7 @@ async def test_block_02_core_functions(config: Config) -> None:
 
     worker = TaskWorker(config, concurrency=1, poll_interval_seconds=1.0)
     async with working(worker):
-        finished = await tasklib.default_queue().await_(task_id, timeout=60)
+        finished = await tasklib.default_queue().await_(task_id, timeout=180)
 
     assert finished.result == {"value": 42}
 
@@ -141,7 +141,7 @@ async def test_block_05_worker_concurrency(config: Config) -> None:
 
     worker = TaskWorker(config, concurrency=4)
     async with working(worker):
-        tasks = [await tasklib.default_queue().await_(task_id, timeout=60) for task_id in ids]
+        tasks = [await tasklib.default_queue().await_(task_id, timeout=180) for task_id in ids]
 
     threads = {task.result and task.result["value"] for task in tasks}
     assert len(threads) == 4
@@ -161,7 +161,7 @@ async def test_block_06_multi_worker(config: Config) -> None:
     ids = [await tasklib.submit_task(meet) for _ in range(2)]
 
     async with working(TaskWorker(config), TaskWorker(config)):
-        tasks = [await tasklib.default_queue().await_(task_id, timeout=60) for task_id in ids]
+        tasks = [await tasklib.default_queue().await_(task_id, timeout=180) for task_id in ids]
 
     assert len({task.result and task.result["value"] for task in tasks}) == 2
 
@@ -171,7 +171,7 @@ def test_block_07_local_development(database_url: str) -> None:
     """Local Development: `python examples/simple.py` submits tasks, `python examples/worker.py` runs them."""
     environment = os.environ | {"DATABASE_URL": database_url}
 
-    python.run([sys.executable, "examples/simple.py"], cwd=ROOT, env=environment, check=True, timeout=60)
+    python.run([sys.executable, "examples/simple.py"], cwd=ROOT, env=environment, check=True, timeout=180)
     worker = python.popen([sys.executable, "examples/worker.py"], cwd=ROOT, env=environment)
 
     try:
@@ -180,7 +180,7 @@ def test_block_07_local_development(database_url: str) -> None:
             eventually(lambda: queue.count(state="completed") == queue.count())
     finally:
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(60) == 0
+        assert worker.wait(180) == 0
 
 
 async def test_block_08_production(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,6 +199,6 @@ async def test_block_08_production(config: Config, monkeypatch: pytest.MonkeyPat
     ids = [await tasklib.submit_task(send_email, to=f"user{n}@example.com") for n in range(12)]
     replicas = [TaskWorker(config, concurrency=4, poll_interval_seconds=1.0) for _ in range(3)]
     async with working(*replicas):
-        tasks = await asyncio.gather(*(tasklib.default_queue().await_(task_id, timeout=60) for task_id in ids))
+        tasks = await asyncio.gather(*(tasklib.default_queue().await_(task_id, timeout=180) for task_id in ids))
 
     assert all(tasklib.is_completed(task) for task in tasks)

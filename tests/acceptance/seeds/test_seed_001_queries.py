@@ -67,7 +67,7 @@ def test_block_10_clean_up_by_cron(queue: TaskQueue, shell: OpenShell) -> None:
     if program == "psql":
         psql = [str(available()[0].bindir / program)]
         given = [libpq_url(url_of(queue)) if argument == "mydb" else argument for argument in arguments]
-        subprocess.run(psql + given, check=True, timeout=60, stdout=subprocess.DEVNULL)
+        subprocess.run(psql + given, check=True, timeout=180, stdout=subprocess.DEVNULL)
     else:  # the sqlite3 program may not be installed; its last argument is what it would run
         outside.run(arguments[-1])
 

@@ -174,7 +174,7 @@ async def test_block_51_initialize_queue(queue: TaskQueue) -> None:
         worker = asyncio.ensure_future(other.arun(prefetch=5, signals=False))
 
         task_id = await other.aenqueue("test")
-        finished = await other.await_(task_id, timeout=60)
+        finished = await other.await_(task_id, timeout=180)
         worker.cancel()
         await asyncio.gather(worker, return_exceptions=True)
 

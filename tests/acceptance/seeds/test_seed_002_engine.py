@@ -222,7 +222,7 @@ async def test_block_25_parallelism(queue: TaskQueue) -> None:
         most = max(most, running)
         if running == payload["until"]:
             together.set()
-        await asyncio.wait_for(together.wait(), 60)
+        await asyncio.wait_for(together.wait(), 180)
         running -= 1
 
     queue.register_handler("test", handler)
@@ -232,7 +232,7 @@ async def test_block_25_parallelism(queue: TaskQueue) -> None:
         ids = [await queue.aenqueue("test", {"until": concurrency}) for _ in range(number)]
         worker = asyncio.ensure_future(queue.arun(concurrency=concurrency, signals=False))
         for task_id in ids:
-            await queue.await_(task_id, timeout=60)
+            await queue.await_(task_id, timeout=180)
         worker.cancel()
         await asyncio.gather(worker, return_exceptions=True)
         assert most == concurrency

@@ -88,7 +88,7 @@ def test_block_03_start_the_service(database_url: str, tmp_path: Path, shell: Op
             task = eventually(lambda: next(iter(queue.list(state="completed")), None))
         finally:
             service.send_signal(signal.SIGTERM)
-            assert service.wait(60) == 0
+            assert service.wait(180) == 0
 
     assert task is not None
     assert task.result == {"value": "https://example.com"}

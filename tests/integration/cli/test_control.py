@@ -34,8 +34,13 @@ def test_a_rate_limit_is_set_shown_and_lifted(tasklib: CommandLine, queue: TaskQ
     assert tasklib.ok("rate-limit", "10", "send_email") == said
     assert queue.get_rate_limit("send_email") == 10
     tasklib.ok("key-limit", "3", "tenant-7")
-    assert tasklib.ok("limits") == f"{said}Tasks of key tenant-7: at most 3 running at once\n"
-    assert set(tasklib.json("limits")) == {"limits", "key_limits"}
+    tasklib.ok("budget", "300", "calls", "--burst", "20")
+    shown = (
+        "Tasks of key tenant-7: at most 3 running at once\nBudget calls: 300 tokens per minute, at most 20; 20 left\n"
+    )
+    assert tasklib.ok("limits") == f"{said}{shown}"
+    assert set(tasklib.json("limits")) == {"limits", "key_limits", "budgets"}
+    assert tasklib.json("budget", "0", "calls")["budgets"] == []
     tasklib.ok("key-limit", "default", "tenant-7")
     (limit,) = tasklib.json("rate-limit")["limits"]
     assert (limit["name"], limit["rate"]) == ("send_email", 10)

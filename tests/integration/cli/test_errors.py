@@ -163,7 +163,7 @@ def test_ctrl_c_is_exit_130(sqlite_url: str) -> None:
     assert process.stderr is not None
     assert "no worker is alive" in process.stderr.readline()  # from here on it waits
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=180)
     assert process.returncode == 130
     assert said.splitlines()[-1] == "interrupted"
 

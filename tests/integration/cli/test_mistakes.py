@@ -117,11 +117,12 @@ def test_a_name_may_be_a_pattern(tasklib: CommandLine, queue: TaskQueue) -> None
 def test_what_is_not_there_is_said_in_the_words_of_the_command_line(tasklib: CommandLine, queue: TaskQueue) -> None:
     queue.enqueue("job")
     assert tasklib.fails(1, "redrive", "abc") == "no group of errors has the id 'abc'; `tasklib errors` shows them"
-    for command in ("rate-limit", "concurrency-limit", "key-limit"):
+    removed = {"key-limit": ("default", "tenant-7"), "budget": ("0", "llm-tokens")}
+    for command in ("rate-limit", "concurrency-limit", "key-limit", "budget"):
         said = tasklib.ok(command)
         assert said.startswith(f"No limits. Set one: tasklib {command} ")
         tasklib.ok(*said.split("tasklib ", 1)[1].split())
-        tasklib.ok(command, *{"key-limit": ("default", "tenant-7")}.get(command, ("0", "send_email")))
+        tasklib.ok(command, *removed.get(command, ("0", "send_email")))
 
 
 def test_an_amount_of_memory_says_how_it_is_written(tasklib: CommandLine) -> None:

@@ -26,6 +26,7 @@ def source(sqlite_url: str) -> Iterator[Face]:
         queue.enqueue("job", {"n": 1}, unique_key="k", priority=7)
         queue.enqueue("job", delay_seconds=3600)
         queue.add_schedule("nightly", task="job", cron="0 3 * * *", kwargs={"x": 1})
+        queue.add_schedule("often", task="job", every=3600, kwargs={"x": 2})
         queue.pause("other", by="ada")
         queue.set_rate_limit(5, "job", burst=20)
         queue.set_key_limit(3, "tenant-7")
@@ -52,7 +53,8 @@ def test_a_queue_moves_with_everything_in_it(
             assert (new.result, new.error, new.created_at) == (old.result, old.error, old.created_at)
             assert (new.scheduled_at, new.unique_key, new.priority) == (old.scheduled_at, old.unique_key, old.priority)
             assert [each.outcome for each in new.history] == [each.outcome for each in old.history]
-        assert [each.plan.kwargs for each in target.schedules()] == [{"x": 1}]
+        assert [each.plan.kwargs for each in target.schedules()] == [{"x": 1}, {"x": 2}]
+        assert [each.next_run_at for each in target.schedules()] == [each.next_run_at for each in source.schedules()]
         assert [pause.name for pause in target.pauses()] == ["other"]
         assert [(each.name, each.rate, each.burst) for each in target.limits()] == [("job", 5, 20)]
         assert [(each.key, each.max_running) for each in target.key_limits()] == [("tenant-7", 3)]
@@ -69,11 +71,22 @@ def test_copying_again_adds_only_what_is_new(
 ) -> None:
     assert main(["copy", source.url, database_url, "--force"]) == 0
     source.enqueue("job")
-    capsys.readouterr()
-    assert main(["copy", source.url, database_url, "--force"]) == 0
-    assert "Copied 1 of 9 tasks; 8 were there already." in capsys.readouterr().out
+    source.set_key_limit(2, "tenant-8")
     with TaskQueue(database_url) as target:
+        changed = [target.add_schedule("nightly", task="job", cron="0 4 * * *"), target.get_schedule("often")]
+        target.set_rate_limit(9, "job")
+        target.set_budget("calls", per_second=3)
+        target.set_objective("job", within_seconds=7, target=90)
+        capsys.readouterr()
+        assert main(["copy", source.url, database_url, "--force"]) == 0
+        said = capsys.readouterr().out
+        assert "Copied 1 of 9 tasks; 8 were there already." in said
+        assert "Schedules: 0, pauses: 0, limits: 1, objectives: 0; 7 were there already and stay as they are." in said
         assert not target.is_paused()
+        assert target.schedules() == changed
+        assert [limit.rate for limit in target.limits()] == [9]
+        assert [each.rate for each in target.database.run(list_budgets)] == [3]
+        assert [str(each.objective) for each in target.objectives()] == ["90 % start within 7 s"]
 
 
 def test_a_source_with_live_workers_is_refused(

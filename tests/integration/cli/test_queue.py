@@ -49,7 +49,7 @@ def test_stats_count_each_task_once(tasklib: CommandLine, queue: TaskQueue) -> N
     }
     stats = tasklib.json("stats")
     assert (stats["total"], stats["pending"], stats["delayed"], stats["failed"], stats["retrying"]) == (4, 2, 1, 1, 1)
-    assert stats["by_name"]["job"] == {"pending": 2, "delayed": 1}
+    assert {status: count for status, count in stats["by_name"]["job"].items() if count} == {"pending": 2, "delayed": 1}
     assert (stats["pauses"], stats["workers_alive"]) == ([], 0)
 
 

@@ -112,7 +112,7 @@ def start(project: Path) -> Iterator[Start]:
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=180)
     return process.returncode, out, err
 
 
@@ -121,7 +121,7 @@ def test_it_runs_tasks_and_stops_on_sigterm(database_url: str, start: Start) -> 
     with TaskQueue(database_url) as queue:
         worker = start("app.tasks", "--database-url", database_url, "--concurrency", "3")
         said = worker.stdout.readline()
-        task = queue.wait(queue.enqueue("add", {"a": 2, "b": 3}), timeout=60)
+        task = queue.wait(queue.enqueue("add", {"a": 2, "b": 3}), timeout=180)
         (info,) = queue.workers()
         worker.send_signal(signal.SIGTERM)
         code, _, log = ended(worker)
@@ -152,7 +152,7 @@ def test_several_processes_take_every_option(sqlite_url: str, start: Start) -> N
         eventually(lambda: len(queue.workers()) == 2)
         assert [(each.concurrency, each.names) for each in queue.workers()] == [(20, ("email.send",))] * 2
         left = queue.enqueue("add", {"a": 1, "b": 2})
-        assert queue.wait(queue.enqueue("email.send"), timeout=60).state == "completed"
+        assert queue.wait(queue.enqueue("email.send"), timeout=180).state == "completed"
         supervisor.send_signal(signal.SIGTERM)
         code, _, log = ended(supervisor)
         assert (code, log) == (0, "")
@@ -162,7 +162,7 @@ def test_several_processes_take_every_option(sqlite_url: str, start: Start) -> N
 def test_running_tasks_finish_before_it_ends(sqlite_url: str, start: Start) -> None:
     with TaskQueue(sqlite_url) as queue:
         worker = start("app.tasks", "--database-url", sqlite_url)
-        task_id = queue.enqueue("slow", {"seconds": 1})
+        task_id = queue.enqueue("slow", {"seconds": 3})
         eventually(lambda: queue.get(task_id).state == "running")
         worker.send_signal(signal.SIGTERM)
         assert ended(worker)[0] == 0
@@ -195,7 +195,7 @@ def test_only_tasks_that_match_are_run(sqlite_url: str, start: Start) -> None:
     with TaskQueue(sqlite_url) as queue:
         left = queue.enqueue("add", {"a": 1, "b": 1})
         start("app.tasks", "--database-url", sqlite_url, "--only", "email.*", "--only", "evil")
-        queue.wait(queue.enqueue("email.send"), timeout=60)
+        queue.wait(queue.enqueue("email.send"), timeout=180)
         assert queue.get(left).state == "pending"
         assert set(queue.workers()[0].names) == {"email.send", "evil"}
 
@@ -203,7 +203,7 @@ def test_only_tasks_that_match_are_run(sqlite_url: str, start: Start) -> None:
 def test_a_queue_of_the_module_says_where_it_works(sqlite_url: str, start: Start) -> None:
     with TaskQueue(sqlite_url) as queue:
         start("own", OWN_URL=sqlite_url)
-        assert queue.wait(queue.enqueue("own", {"n": 4}), timeout=60).result == {"value": 8}
+        assert queue.wait(queue.enqueue("own", {"n": 4}), timeout=180).result == {"value": 8}
 
 
 def test_the_start_can_be_read_by_a_program(sqlite_url: str, start: Start) -> None:
@@ -220,8 +220,8 @@ def test_it_logs_as_the_program_has_set_up_and_limits_the_memory_of_tasks(sqlite
     options = ["--database-url", sqlite_url, "--memory-limit", "300"]
     with TaskQueue(sqlite_url) as queue:
         worker = start("logged", *options, "--processes", "0", "--log-level", "debug")
-        hungry = queue.wait(queue.enqueue("hungry", max_attempts=1), timeout=60)
-        quick = queue.wait(queue.enqueue("quick"), timeout=60)
+        hungry = queue.wait(queue.enqueue("hungry", max_attempts=1), timeout=180)
+        quick = queue.wait(queue.enqueue("quick"), timeout=180)
         worker.send_signal(signal.SIGTERM)
         _, _, log = ended(worker)
 
@@ -232,7 +232,7 @@ def test_it_logs_as_the_program_has_set_up_and_limits_the_memory_of_tasks(sqlite
         assert said[1].startswith(f"MINE DEBUG task quick {quick.id}, attempt 1: completed after ")
 
         worker = start("logged", *options)  # the worker processes of a supervisor are given the options too
-        again = queue.wait(queue.enqueue("hungry", max_attempts=1), timeout=60)
+        again = queue.wait(queue.enqueue("hungry", max_attempts=1), timeout=180)
         worker.send_signal(signal.SIGTERM)
         _, _, log = ended(worker)
         assert "memory limit of 300 MiB reached" in (again.error or "")
@@ -242,8 +242,8 @@ def test_it_logs_as_the_program_has_set_up_and_limits_the_memory_of_tasks(sqlite
 def test_a_task_that_raises_keyboard_interrupt_keeps_it_from_nothing(sqlite_url: str, start: Start) -> None:
     with TaskQueue(sqlite_url) as queue:
         worker = start("logged", "--database-url", sqlite_url)
-        task = queue.wait(queue.enqueue("interrupted", max_attempts=1), timeout=60)
-        assert queue.wait(queue.enqueue("quick"), timeout=60).state == "completed"
+        task = queue.wait(queue.enqueue("interrupted", max_attempts=1), timeout=180)
+        assert queue.wait(queue.enqueue("quick"), timeout=180).state == "completed"
         worker.send_signal(signal.SIGTERM)
         code, _, _ = ended(worker)
         assert (task.state, code, queue.workers()) == ("failed", 0, [])
@@ -252,7 +252,7 @@ def test_a_task_that_raises_keyboard_interrupt_keeps_it_from_nothing(sqlite_url:
 def test_no_task_can_forge_a_line_of_the_log(sqlite_url: str, start: Start) -> None:
     with TaskQueue(sqlite_url) as queue:
         worker = start("app.tasks", "--database-url", sqlite_url)
-        queue.wait(queue.enqueue("evil", max_attempts=1), timeout=60)
+        queue.wait(queue.enqueue("evil", max_attempts=1), timeout=180)
         worker.send_signal(signal.SIGTERM)
         _, _, log = ended(worker)
     assert "\x1b" not in log
@@ -311,7 +311,7 @@ def test_what_keeps_it_from_starting_is_said_in_one_line(project: Path) -> None:
     command = [sys.executable, "-c", TRY_EACH, json.dumps([arguments for arguments, *_ in MISTAKES])]
     kept = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "TASKLIB_DATABASE_URL")}
     kept["OWN_URL"] = "sqlite:///own.db"
-    tried = python.run(command, cwd=project, env=kept, capture_output=True, text=True, timeout=60)
+    tried = python.run(command, cwd=project, env=kept, capture_output=True, text=True, timeout=180)
     answers = [json.loads(line) for line in tried.stdout.splitlines()]
     for (arguments, code, said), (returned, out, err) in zip(MISTAKES, answers, strict=True):
         assert (returned, out) == (code, ""), arguments

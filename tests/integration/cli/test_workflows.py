@@ -19,7 +19,7 @@ def test_a_workflow_on_the_command_line(tasklib: CommandLine, queue: TaskQueue) 
     def workflow(ctx: TaskContext) -> list[object]:
         told = ctx.wait("number", int)
         sure = ctx.wait("sure", bool, ask="Are you sure?")
-        return [told, sure, ctx.run(child.bind(3))]
+        return [told, sure, ctx.options(undo=child.bind(0)).run(child.bind(3))]
 
     task_id = str(workflow.submit())
     queue.process_batch()
@@ -32,7 +32,9 @@ def test_a_workflow_on_the_command_line(tasklib: CommandLine, queue: TaskQueue) 
     while queue.process_batch():
         pass
 
-    assert [step["key"] for step in tasklib.json("steps", task_id)["steps"]] == ["number", "sure", "child"]
+    recorded = tasklib.json("steps", task_id)["steps"]
+    assert [(step["key"], step["undo"]) for step in recorded] == [("number", None), ("sure", None), ("child", "child")]
+    assert tasklib.ok("steps", task_id).endswith("  undo: child\n")
     assert "child: 1 of 1 ended, 0 failed" in tasklib.ok("tree", task_id)
     assert tasklib.run("emit", "number", "1", "--withdraw").code == 2
     assert tasklib.run("emit", "number", "--withdraw", "--to", task_id).code == 2

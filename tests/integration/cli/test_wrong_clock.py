@@ -41,7 +41,7 @@ sys.exit(main(sys.argv[1:]))
 def test_a_clock_that_is_wrong_here_changes_nothing(database_url: str) -> None:
     def run(*words: str) -> str:
         command = [sys.executable, "-c", PROGRAM, *words, "--database-url", database_url]
-        return python.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+        return python.run(command, capture_output=True, text=True, check=True, timeout=180).stdout
 
     with TaskQueue(database_url) as queue:
         who = Registration(uuid4(), "w", "host", 1, 600.0, 1, ("job",))

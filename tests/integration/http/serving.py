@@ -25,6 +25,7 @@ class Server:
         self._log = folder / "serve.log"
         self._options = options
         self.code: int | None = None
+        self._is_told = False
 
     @property
     def log(self) -> str:
@@ -35,13 +36,16 @@ class Server:
         command = [*self.tasklib, "serve", "--port", "0", *self._options]
         with self._log.open("w") as log:
             self._process = python.popen(command, env=self.environment, stderr=log, stdout=log)
+        self._is_told = False
         found = eventually(lambda: re.search(r"serving on (http://\S+);", self.log))
         self.url = found[1]
         return self
 
     def stop(self) -> None:
-        """Tell it to stop."""
-        self._process.send_signal(signal.SIGTERM)
+        """Tell it to stop, once: a second signal may meet a program that has taken its handlers down already."""
+        if not self._is_told:
+            self._is_told = True
+            self._process.send_signal(signal.SIGTERM)
 
     def __exit__(self, *_: object) -> None:
         self.stop()

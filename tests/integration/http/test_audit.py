@@ -59,6 +59,8 @@ CHANGES: list[tuple[str, str, Any, str]] = [
     ("POST", "/api/tasks/{asking}/answers/sure", {"value": True}, "answer"),
     ("POST", "/api/flows", {"name": "nightly", "nodes": [{"ref": "a", "type": "job"}]}, "create_flow"),
     ("POST", "/api/budgets/{budget}/spend", {"cost": 1}, "spend"),
+    ("PUT", "/api/budgets/new", {"perMinute": 60}, "set_budget"),
+    ("DELETE", "/api/budgets/{budget}", None, "remove_budget"),
     ("POST", "/api/objectives", {"type": "job", "withinSeconds": 5}, "set_objective"),
     ("POST", "/api/errors/{group}/status", {"status": "muted"}, "mark_error"),
 ]
@@ -266,13 +268,15 @@ def test_the_log_names_the_task_that_was_changed(queue: Face, client: Client, he
 def test_what_workers_did_is_in_the_log(queue: Face, client: Client) -> None:
     made = queue.do(lambda: tokens.create_token("js", Role.WORKER))
     worker = {"Authorization": f"Bearer {made.secret}"}
-    for _ in range(4):
+    for _ in range(5):
         queue.enqueue("job")
     instance = client.post("/api/workers", {"workerId": "w", "types": ["job"]}, headers=worker).json()["instance"]
-    claimed = client.post(f"/api/workers/{instance}/claim", {"limit": 4}, headers=worker).json()["tasks"]
+    claimed = client.post(f"/api/workers/{instance}/claim", {"limit": 5}, headers=worker).json()["tasks"]
+    queue.cancel(claimed[-1]["id"])
     client.post(f"/api/workers/{instance}/heartbeat", headers=worker)
     endings: list[tuple[str, dict[str, Any]]] = [
-        ("complete", {"result": 1}), ("fail", {"error": "E: no"}), ("release", {}), ("stopped", {}),
+        ("complete", {"result": 1}), ("fail", {"error": "E: no"}), ("release", {}), ("snooze", {"delaySeconds": 9}),
+        ("stopped", {}),
     ]  # fmt: skip
     for task, (how, said) in zip(claimed, endings, strict=True):
         sent = {"version": task["version"], **said}

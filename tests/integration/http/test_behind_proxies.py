@@ -90,7 +90,7 @@ def behind(url: str, setting: Setting, http_version: int = 10) -> Iterator[httpx
     transport = httpx.HTTPTransport(local_address=CLIENT)
     with (
         ReverseProxy(service, setting, http_version) as proxy,
-        httpx.Client(transport=transport, base_url=proxy.url, timeout=60) as client,
+        httpx.Client(transport=transport, base_url=proxy.url, timeout=180) as client,
     ):
         yield client
 
@@ -131,7 +131,7 @@ def test_without_tokens_a_proxy_opens_nothing_whatever_it_was_told(sqlite_url: s
         return {**guide(*given), "host": "localhost"}
 
     with Server(sqlite_url, tmp_path) as server:
-        assert httpx.get(f"{server.url}/api/tasks", timeout=60).status_code == 200
+        assert httpx.get(f"{server.url}/api/tasks", timeout=180).status_code == 200
         for setting, http_version, refused in (
             (guide, 10, {403}),
             (name_only, 10, {403}),
@@ -142,15 +142,17 @@ def test_without_tokens_a_proxy_opens_nothing_whatever_it_was_told(sqlite_url: s
                 assert statuses(client) == refused, setting
         with behind(server.url, nothing) as client:
             assert "came by a proxy" in client.get("/api/tasks").json()["detail"]
-        assert httpx.get(f"{server.url}/api/tokens", timeout=60).json() == {"tokens": [], "total": 0}
+        assert httpx.get(f"{server.url}/api/tokens", timeout=180).json() == {"tokens": [], "total": 0}
 
 
 def test_a_caller_cannot_say_from_where_it_asks(sqlite_url: str, admin: dict[str, str], tmp_path: Path) -> None:
     forged = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "https", **admin}
     with Server(sqlite_url, tmp_path) as server:
-        assert httpx.post(f"{server.url}/api/tasks/pause", headers=forged, timeout=60).status_code == 200
-        assert "Secure" not in httpx.post(f"{server.url}/api/session", headers=forged, timeout=60).headers["set-cookie"]
-        entries = httpx.get(f"{server.url}/api/audit", headers=admin, timeout=60).json()["entries"]
+        assert httpx.post(f"{server.url}/api/tasks/pause", headers=forged, timeout=180).status_code == 200
+        assert (
+            "Secure" not in httpx.post(f"{server.url}/api/session", headers=forged, timeout=180).headers["set-cookie"]
+        )
+        entries = httpx.get(f"{server.url}/api/audit", headers=admin, timeout=180).json()["entries"]
     assert {entry["remote"] for entry in entries} == {"127.0.0.1"}
 
 

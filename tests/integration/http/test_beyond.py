@@ -122,6 +122,15 @@ def test_bulk_by_ids_and_tags(queue: Face, http: Client) -> None:
     assert queue.count() == 0
 
 
+@pytest.mark.parametrize("which", [{}, {"status": []}, {"tags": {}}, {"search": ""}, {"type": None}])
+def test_bulk_without_a_condition_is_refused(queue: Face, http: Client, which: dict[str, Any]) -> None:
+    queue.enqueue("job")
+    refused = http.post("/api/tasks/bulk", {"action": "cancel", "filter": which})
+    assert refused.status_code == 400
+    assert queue.count(state="pending") == 1
+    assert http.post("/api/tasks/bulk", {"action": "cancel", "filter": {"ids": []}}).json()["changed"] == 0
+
+
 def test_bulk_gives_what_has_not_ended_a_priority(queue: Face, http: Client) -> None:
     ended = queue.task_in(Phase.COMPLETED)
     waiting = [UUID(http.create()["id"]) for _ in range(2)]

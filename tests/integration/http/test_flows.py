@@ -111,9 +111,12 @@ def test_a_timeline_has_attempts_steps_waits_and_notes_in_order(queue: Face, htt
     def fetch() -> int:
         return 1
 
+    @queue.task
+    def give_back() -> None: ...
+
     @queue.task(max_retries=3)
     def workflow(ctx: TaskContext) -> None:
-        ctx.step(fetch)
+        ctx.options(undo=give_back.bind()).step(fetch)
         if ctx.attempt == 1 and not ctx.task.history:
             raise ValueError("once")
         ctx.wait("number", int, timeout_seconds=60)
@@ -135,6 +138,8 @@ def test_a_timeline_has_attempts_steps_waits_and_notes_in_order(queue: Face, htt
         ("ended", None, "completed"),
     ]
     assert all(each["at"] for each in entries)
+    assert [each["undo"] for each in entries] == [None, None, "give_back", None, None, None]
+    assert [step["undo"] for step in http.get(f"/api/tasks/{task_id}/steps").json()["steps"]] == ["give_back", None]
     (wait,) = [each for each in entries if each["kind"] == "wait"]
     assert (wait["note"], wait["until"] > wait["at"]) == ("number", True)
     assert http.get("/api/tasks/00000000-0000-0000-0000-000000000000/timeline").status_code == 404

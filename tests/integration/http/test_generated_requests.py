@@ -107,13 +107,13 @@ def serving(database_url: str, folder: Path, role: Role) -> Iterator[Place]:
     headers = {"Authorization": f"Bearer {secret}"}
     with Server(database_url, folder) as server:
         yield Place(operations_of(server.url, headers), headers, known)
-        assert httpx.get(f"{server.url}/api/tasks", headers=headers, timeout=60).status_code == 200
+        assert httpx.get(f"{server.url}/api/tasks", headers=headers, timeout=180).status_code == 200
     assert "Traceback" not in server.log
 
 
 def operations_of(url: str, headers: dict[str, str]) -> list[Any]:
     """What the service describes, but for the token, which is always sent, and events, which never end."""
-    described: dict[str, Any] = httpx.get(f"{url}/openapi.json", headers=headers, timeout=60).json()
+    described: dict[str, Any] = httpx.get(f"{url}/openapi.json", headers=headers, timeout=180).json()
     del described["components"]["securitySchemes"], described["paths"]["/api/events"]
     for path in described["paths"].values():
         for operation in path.values():

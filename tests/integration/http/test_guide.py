@@ -35,7 +35,7 @@ def test_the_guide_does_what_it_says(database_url: str, tmp_path: Path) -> None:
                     "curl -s", "curl -s --fail-with-body", 1
                 )
                 done = subprocess.run(
-                    ["bash", "-c", fitted], env=os.environ | known, capture_output=True, text=True, timeout=60
+                    ["bash", "-c", fitted], env=os.environ | known, capture_output=True, text=True, timeout=180
                 )
                 assert done.returncode == 0, (block.place, command, done.stdout, done.stderr)
                 if not known["ID"]:

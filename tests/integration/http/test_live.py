@@ -31,7 +31,7 @@ def snapshots(response: httpx.Response) -> Iterator[dict[str, Any]]:
 
 def test_a_change_is_told_to_everybody_who_listens(database_url: str, tmp_path: Path) -> None:
     with Server(database_url, tmp_path) as server, TaskQueue(Config(database_url=database_url)) as queue:
-        with httpx.Client(base_url=server.url, timeout=60) as client:
+        with httpx.Client(base_url=server.url, timeout=180) as client:
             with client.stream("GET", "/api/events") as one, client.stream("GET", "/api/events") as two:
                 assert one.headers["content-type"].startswith("text/event-stream")
                 told = [snapshots(one), snapshots(two)]
@@ -45,14 +45,14 @@ def test_a_change_is_told_to_everybody_who_listens(database_url: str, tmp_path: 
 
 
 def test_something_is_sent_while_nothing_changes(database_url: str, tmp_path: Path) -> None:
-    with Server(database_url, tmp_path) as server, httpx.Client(base_url=server.url, timeout=60) as client:
+    with Server(database_url, tmp_path) as server, httpx.Client(base_url=server.url, timeout=180) as client:
         with client.stream("GET", "/api/events") as stream:
             assert any(line == "event: beat" for line in stream.iter_lines())
 
 
 def test_who_listens_or_waits_is_let_go_when_the_service_stops(database_url: str, tmp_path: Path) -> None:
     server = Server(database_url, tmp_path)
-    with ThreadPoolExecutor() as threads, server, httpx.Client(base_url=server.url, timeout=60) as client:
+    with ThreadPoolExecutor() as threads, server, httpx.Client(base_url=server.url, timeout=180) as client:
         instance = client.post("/api/workers", json={"workerId": "shell", "types": ["job"]}).json()["instance"]
         waiting = threads.submit(client.post, f"/api/workers/{instance}/claim", json={"waitSeconds": 20})
         with client.stream("GET", "/api/events") as listening:
@@ -70,7 +70,7 @@ class Listener:
 
     def __init__(self, url: str, last: str = "") -> None:
         host, port = url.removeprefix("http://").split(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=60)
+        self.socket = socket.create_connection((host, int(port)), timeout=180)
         self.socket.sendall(f"GET /api/events HTTP/1.1\r\nHost: {host}\r\nLast-Event-ID: {last}\r\n\r\n".encode())
         self._lines = self.socket.makefile("r", encoding="utf-8")
 
@@ -111,7 +111,7 @@ def test_listening_needs_a_token_once_there_is_one(database_url: str, tmp_path: 
     with TaskQueue(Config(database_url=database_url)) as queue:
         queue.database.run(lambda: tokens.create_token("ada", tokens.Role.PRODUCER))
     with Server(database_url, tmp_path) as server:
-        assert httpx.get(f"{server.url}/api/events", timeout=60).status_code == 401
+        assert httpx.get(f"{server.url}/api/events", timeout=180).status_code == 401
 
 
 def test_metrics_are_in_the_format_of_prometheus(queue: Face, http: Client) -> None:

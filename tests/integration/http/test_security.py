@@ -16,7 +16,7 @@ from tasklib.errors import ConfigurationError
 from tasklib.http.admission.request_guard import SECURITY_HEADERS
 from tasklib.http.pages.dashboard import PAGES
 from tasklib.http.security.auth import GRANTS, Permission, Principal
-from tasklib.http.security.tokens import REMEMBER_NONE_SECONDS, TokenCheck
+from tasklib.http.security.tokens import TokenCheck
 from tasklib.service.tokens import Tokens
 from tasklib.storage.operations.access import tokens
 from tasklib.storage.operations.access.tokens import Role
@@ -322,14 +322,6 @@ def test_who_asks_at_once_shares_the_question_whether_a_token_exists(
     make_token(queue)
     check.forget()
     assert queue.run_coroutine(check.any_exists())
-
-
-def test_a_token_made_elsewhere_closes_the_service_within_a_quarter_of_a_second(queue: Face) -> None:
-    assert REMEMBER_NONE_SECONDS == 0.25
-    check = TokenCheck(Tokens(queue.plain))
-    assert not queue.run_coroutine(check.any_exists())
-    make_token(queue)
-    eventually(lambda: queue.run_coroutine(check.any_exists()))
 
 
 def test_a_token_made_or_revoked_here_holds_at_once(queue: Face) -> None:

@@ -23,11 +23,13 @@ pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")
 
 def run(database_url: str, *arguments: str) -> Any:
     server = Server(database_url, Path())
-    return python.run([*server.tasklib, *arguments], env=server.environment, capture_output=True, text=True, timeout=60)
+    return python.run(
+        [*server.tasklib, *arguments], env=server.environment, capture_output=True, text=True, timeout=180
+    )
 
 
 def test_it_serves_and_stops_in_order(database_url: str, tmp_path: Path) -> None:
-    with Server(database_url, tmp_path) as server, httpx.Client(base_url=server.url, timeout=60) as client:
+    with Server(database_url, tmp_path) as server, httpx.Client(base_url=server.url, timeout=180) as client:
         assert client.get("/readyz").json() == {"status": "ok"}
         created = client.post("/api/tasks", json={"type": "job", "payload": {"n": 1}})
         assert created.status_code == 201
@@ -39,7 +41,7 @@ def test_it_serves_and_stops_in_order(database_url: str, tmp_path: Path) -> None
 
 
 def test_a_token_closes_the_door_of_a_running_service(database_url: str, tmp_path: Path) -> None:
-    with Server(database_url, tmp_path) as server, httpx.Client(base_url=server.url, timeout=60) as client:
+    with Server(database_url, tmp_path) as server, httpx.Client(base_url=server.url, timeout=180) as client:
         assert client.get("/api/tasks").status_code == 200
         made = json.loads(run(database_url, "token", "create", "me", "--role", "operator", "--json").stdout)
         eventually(lambda: client.get("/api/tasks").status_code == 401)
@@ -60,8 +62,8 @@ def test_another_address_is_served_once_there_is_a_token(database_url: str, tmp_
     run(database_url, "token", "create", "me")
     with Server(database_url, tmp_path, "--host", "0.0.0.0") as server:
         url = server.url.replace("0.0.0.0", "127.0.0.1")
-        assert httpx.get(f"{url}/healthz", timeout=60).status_code == 200
-        assert httpx.get(f"{url}/api/tasks", timeout=60).status_code == 401
+        assert httpx.get(f"{url}/healthz", timeout=180).status_code == 200
+        assert httpx.get(f"{url}/api/tasks", timeout=180).status_code == 401
 
 
 def test_a_port_that_is_taken_is_an_error_that_says_so(sqlite_url: str) -> None:

@@ -34,7 +34,7 @@ def bearer(queue: TaskQueue, name: str, role: str = "viewer") -> dict[str, str]:
 def test_a_revoked_token_hears_nothing_more(queue: TaskQueue, database_url: str, tmp_path: Path) -> None:
     """Neither what happens next nor anything later, also while there is always something new to tell."""
     eve, ada, admin = bearer(queue, "eve"), bearer(queue, "ada"), bearer(queue, "root", "admin")
-    with Server(database_url, tmp_path) as server, httpx.Client(base_url=server.url, timeout=60) as client:
+    with Server(database_url, tmp_path) as server, httpx.Client(base_url=server.url, timeout=180) as client:
         with (
             client.stream("GET", "/api/events", headers=eve) as one,
             client.stream("GET", "/api/events", headers=ada) as two,
@@ -59,7 +59,7 @@ class Stream:
 
     def __init__(self, url: str, headers: dict[str, str]) -> None:
         host, port = url.removeprefix("http://").split(":")
-        self.connection = socket.create_connection((host, int(port)), timeout=60)
+        self.connection = socket.create_connection((host, int(port)), timeout=180)
         said = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         self.connection.sendall(f"GET /api/events HTTP/1.1\r\nHost: {host}\r\n{said}\r\n".encode())
         self._lines = self.connection.makefile("r", encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ def test_a_failure_may_say_when_or_that_nothing_follows(queue: Face, http: Clien
     assert queue.read(never).completed_at is not None
 
 
-@pytest.mark.parametrize("ending", ["complete", "fail", "stopped", "release", "progress"])
+@pytest.mark.parametrize("ending", ["complete", "fail", "stopped", "snooze", "release", "progress", "log"])
 def test_a_late_ending_is_refused_and_changes_nothing(queue: Face, http: Client, ending: str) -> None:
     created = http.create()
     instance = register(http)
@@ -110,10 +111,10 @@ def test_a_late_ending_is_refused_and_changes_nothing(queue: Face, http: Client,
     http.post(f"/api/tasks/{task['id']}/release", {"version": task["version"]})
     claim(http, instance)
     before = queue.bytes_of(created["id"])
-    body = {"version": task["version"], "error": "x", "progress": 0.5}
-    fields = {"complete": ["version"], "fail": ["version", "error"], "progress": ["version", "progress"]}
+    body = {"version": task["version"], "error": "x", "progress": 0.5, "delaySeconds": 1, "lines": [{"text": "late"}]}
+    own = {"fail": "error", "progress": "progress", "snooze": "delaySeconds", "log": "lines"}
 
-    sent = {name: body[name] for name in fields.get(ending, ["version"])}
+    sent = {name: body[name] for name in ("version", own.get(ending, "version"))}
     assert http.post(f"/api/tasks/{task['id']}/{ending}", sent).status_code == 409
     assert queue.bytes_of(created["id"]) == before
 
@@ -220,7 +221,7 @@ def test_a_claim_that_waits_is_woken_by_the_submission(queue: Face, http: Client
         asking = asyncio.ensure_future(http.asend(f"/api/workers/{instance}/claim", {"waitSeconds": 30}))
         await aeventually(lambda: parts_of_app(http.app).workers.waiting.is_anybody_waiting)
         made = await queue.plain.aenqueue("job", {"n": 1})
-        return (await asyncio.wait_for(asking, 60)).json()["tasks"], str(made)
+        return (await asyncio.wait_for(asking, 180)).json()["tasks"], str(made)
 
     (task,), made = queue.run_coroutine(submit_while_it_waits())
     assert (task["id"], task["payload"]) == (made, {"n": 1})
@@ -250,6 +251,54 @@ def test_a_heartbeat_keeps_the_lease_and_tells_of_a_cancel(queue: Face, http: Cl
     assert (queue.read(created["id"]).locked_until - queue.now).total_seconds() == 600
     stopped = http.post(f"/api/tasks/{created['id']}/stopped", {"version": task["version"]})
     assert stopped.json()["status"] == "cancelled"
+
+
+def test_a_cancel_that_nobody_asked_for_is_refused_and_changes_nothing(queue: Face, http: Client) -> None:
+    created = http.create()
+    (task,) = claim(http, register(http))
+    before = queue.bytes_of(created["id"])
+
+    refused = http.post(f"/api/tasks/{created['id']}/stopped", {"version": task["version"]})
+    assert (refused.status_code, "/release" in refused.json()["detail"]) == (400, True)
+    assert queue.bytes_of(created["id"]) == before
+
+
+def test_to_snooze_spends_no_attempt(queue: Face, http: Client) -> None:
+    created = http.create(maxAttempts=1)
+    instance = register(http)
+    (task,) = claim(http, instance)
+    body = {"version": task["version"], "delaySeconds": 60}
+
+    for _ in range(2):  # the second because the answer was lost
+        snoozed = http.post(f"/api/tasks/{created['id']}/snooze", body)
+        assert (snoozed.json()["status"], snoozed.json()["attempts"]) == ("pending", 0)
+    assert queue.read(created["id"]).due_at == queue.now + timedelta(seconds=60)
+    assert claim(http, instance) == []
+    queue.advance(60)
+    (again,) = claim(http, instance)
+    assert (again["id"], again["attempt"]) == (created["id"], 1)
+
+
+def test_what_it_snoozes_after_a_cancel_is_cancelled(http: Client) -> None:
+    created = http.create()
+    (task,) = claim(http, register(http))
+    http.post(f"/api/tasks/{created['id']}/cancel")
+
+    ended = http.post(f"/api/tasks/{created['id']}/snooze", {"version": task["version"], "delaySeconds": 60})
+    assert ended.json()["status"] == "cancelled"
+
+
+def test_lines_are_kept_cut_and_without_secrets(queue: Face, http: Client) -> None:
+    created = http.create(payload={"password": "hunter22"})
+    (task,) = claim(http, register(http))
+    queue.advance(2)
+    lines = [{"text": "with hunter22"}, {"level": "WARNING", "text": "x" * 600}]
+
+    body = {"version": task["version"], "lines": lines}
+    assert http.post(f"/api/tasks/{created['id']}/log", body).status_code == 204
+    first, second = queue.read(created["id"]).log
+    assert (first.attempt, first.elapsed, first.level, first.text) == (1, 2.0, "INFO", "with **********")
+    assert (second.level, len(second.text)) == ("WARNING", 500)
 
 
 def test_progress_is_kept(http: Client) -> None:

@@ -60,12 +60,12 @@ def worker(folder: Path, url: str, processes: int) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}/metrics"
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(180)
 
 
 def is_ready(port: int) -> bool:
     try:
-        return httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=60).status_code == 200
+        return httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=180).status_code == 200
     except httpx.TransportError:
         return False
 
@@ -86,11 +86,11 @@ def test_counters_go_on_when_a_worker_process_is_killed(sqlite_url: str, tmp_pat
     with TaskQueue(sqlite_url) as queue, worker(tmp_path, sqlite_url, processes=2) as url:
 
         def read() -> Samples:
-            return samples(httpx.get(url, timeout=60).text)
+            return samples(httpx.get(url, timeout=180).text)
 
         ids = [queue.enqueue("divide", {"by": by}, max_attempts=1) for by in (1, 2, 0, 4)]
         for each in ids:
-            queue.wait(each, timeout=60)
+            queue.wait(each, timeout=180)
         eventually(lambda: value(read(), "tasklib_attempts_total", type="divide", outcome="completed") == 3)
         eventually(lambda: value(read(), "tasklib_attempts_total", type="divide", outcome="failed") == 1)
         found = read()
@@ -102,12 +102,12 @@ def test_counters_go_on_when_a_worker_process_is_killed(sqlite_url: str, tmp_pat
         assert [value(found, "tasklib_worker_up", process=each) for each in "12"] == [1, 1]
         assert [value(found, "tasklib_worker_slots", process=each) for each in "12"] == [1, 1]
 
-        killed = queue.wait(queue.enqueue("pid"), timeout=60).result
+        killed = queue.wait(queue.enqueue("pid"), timeout=180).result
         assert killed is not None
         eventually(lambda: value(read(), "tasklib_attempts_total", type="pid", outcome="completed") == 1)
         os.kill(killed["value"], signal.SIGKILL)
         eventually(lambda: sum(value(read(), "tasklib_worker_restarts_total", process=each) for each in "12") == 1)
-        queue.wait(queue.enqueue("divide", {"by": 5}), timeout=60)
+        queue.wait(queue.enqueue("divide", {"by": 5}), timeout=180)
         eventually(lambda: value(read(), "tasklib_attempts_total", type="divide", outcome="completed") == 4)
         assert value(read(), "tasklib_attempts_total", type="divide", outcome="failed") == 1
 

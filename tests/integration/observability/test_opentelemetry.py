@@ -282,7 +282,7 @@ def test_it_can_be_found_by_its_entry_point() -> None:
 
 def test_the_trace_reaches_child_processes(sqlite_url: str, tmp_path: Path) -> None:
     (tmp_path / "traced.py").write_text(TRACED.format(url=sqlite_url))
-    done = python.run([sys.executable, "traced.py"], cwd=tmp_path, capture_output=True, text=True, timeout=90)
+    done = python.run([sys.executable, "traced.py"], cwd=tmp_path, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr
 
     spans = [json.loads(line) for line in (tmp_path / "spans.jsonl").read_text().splitlines()]
@@ -322,5 +322,5 @@ def isolated() -> int:
 if __name__ == "__main__":
     task_id = isolated.submit()
     queue.process_batch()
-    assert queue.wait(task_id, timeout=60).result["value"] != os.getpid()
+    assert queue.wait(task_id, timeout=180).result["value"] != os.getpid()
 """

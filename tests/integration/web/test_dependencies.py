@@ -299,7 +299,7 @@ def test_a_caller_cannot_give_it(queue: TaskQueue) -> None:
 def test_in_a_child_process(sqlite_url: str, tmp_path: Path, kind: str) -> None:
     (tmp_path / "isolated.py").write_text(ISOLATED.format(url=sqlite_url, kind=kind))
     command = [sys.executable, "isolated.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=90)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=180)
 
     assert done.stdout.splitlines() == ["{'value': 'session on connection in a child'}", "closed"], done.stderr
 

@@ -120,7 +120,7 @@ def test_litestar_runs_the_worker_and_mounts_the_service(sqlite_url: str) -> Non
     app = Litestar([submit, service], lifespan=[queue.lifespan(concurrency=2)])
     with LitestarClient(app) as client:
         task_id = client.post("/21").text
-        assert queue.wait(task_id, timeout=60).result == {"value": 42}
+        assert queue.wait(task_id, timeout=180).result == {"value": 42}
         assert client.get(f"/queue/api/tasks/{task_id}").json()["result"] == 42
         assert client.get("/queue").status_code == 200  # the dashboard
         assert client.delete(f"/queue/api/tasks/{task_id}").status_code == 403  # a viewer

@@ -67,14 +67,14 @@ def uvicorn(folder: Path, url: str, *options: str) -> Iterator[tuple[subprocess.
     finally:
         server.terminate()
         try:
-            server.wait(60)
+            server.wait(180)
         finally:
             server.kill()
 
 
 def answers(url: str) -> int:
     try:
-        return int(httpx.get(url, timeout=60).text)
+        return int(httpx.get(url, timeout=180).text)
     except httpx.TransportError:
         return 0
 
@@ -87,7 +87,7 @@ def test_sigterm_lets_a_running_task_finish(sqlite_url: str, tmp_path: Path) -> 
         server.send_signal(signal.SIGTERM)
         waiting = queue.enqueue("until_file", {"path": str(go)})
         go.touch()
-        assert server.wait(60) in (0, -signal.SIGTERM)
+        assert server.wait(180) in (0, -signal.SIGTERM)
         done = queue.get(task_id)
         assert done is not None
         assert (done.state, done.attempts) == ("completed", 1)
@@ -102,8 +102,8 @@ def test_each_of_several_server_processes_has_a_worker_and_a_killed_one_loses_no
         eventually(lambda: len(queue.workers()) == 2)
         assert {each.pid for each in queue.workers()} >= {answers(url)}
         ids = [queue.enqueue("until_file", {"path": str(tmp_path / "app.py")}) for _ in range(20)]
-        assert {queue.wait(each, timeout=60).state for each in ids} == {"completed"}
-        assert httpx.get(f"{url}/queue/api/tasks/stats", timeout=60).json()["completed"] == 20
+        assert {queue.wait(each, timeout=180).state for each in ids} == {"completed"}
+        assert httpx.get(f"{url}/queue/api/tasks/stats", timeout=180).json()["completed"] == 20
 
 
 def test_a_reload_drains_and_starts_a_new_worker(sqlite_url: str, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_reload_drains_and_starts_a_new_worker(sqlite_url: str, tmp_path: Path
         eventually(lambda: (tmp_path / "app.py").write_text(f"{text}\n# edited") and answers(url) not in (0, before))
         (after,) = eventually(lambda: [each.pid for each in queue.workers() if each.pid != before])
         task_id = queue.enqueue("until_file", {"path": str(tmp_path / "app.py")})
-        assert queue.wait(task_id, timeout=60).result == {"value": after}
+        assert queue.wait(task_id, timeout=180).result == {"value": after}
 
 
 def test_it_goes_inside_a_lifespan_of_your_own(queue: TaskQueue) -> None:
@@ -141,7 +141,7 @@ def test_it_goes_inside_a_lifespan_of_your_own(queue: TaskQueue) -> None:
 
     with TestClient(FastAPI(lifespan=lifespan)) as client:
         assert client.app_state == {"pool": "open"}
-        queue.wait(work.submit(), timeout=60)
+        queue.wait(work.submit(), timeout=180)
     assert order == ["app starts", "worker starts", "task", "worker stops", "app stops"]
 
 
@@ -153,7 +153,7 @@ def test_an_application_can_be_started_again(queue: TaskQueue) -> None:
     app = Starlette(lifespan=queue.lifespan())
     for _ in range(2):
         with TestClient(app):
-            assert queue.wait(work.submit(), timeout=60).result == {"value": 1}
+            assert queue.wait(work.submit(), timeout=180).result == {"value": 1}
         assert queue.workers() == []
 
 

@@ -59,7 +59,7 @@ async def test_one_that_waits_keeps_its_task_and_the_others_go_on(queue: TaskQue
 
     ids = [await queue.aenqueue("waiting"), await queue.aenqueue("opening")]
     worker = asyncio.ensure_future(queue.arun(concurrency=2, signals=False))
-    assert (await queue.await_(ids[0], timeout=60)).state is TaskState.COMPLETED
+    assert (await queue.await_(ids[0], timeout=180)).state is TaskState.COMPLETED
     worker.cancel()
     await asyncio.gather(worker, return_exceptions=True)
     assert tasks[0] is tasks[1]

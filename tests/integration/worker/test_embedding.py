@@ -73,7 +73,7 @@ async def test_an_awaited_worker_leaves_signals_alone_unless_asked(queue: TaskQu
     worker = asyncio.create_task(queue.arun(signals=True))
     await aeventually(lambda: all(now is not then for now, then in zip(handlers(), before, strict=True)))
     signal.raise_signal(signal.SIGTERM)
-    await asyncio.wait_for(worker, 60)
+    await asyncio.wait_for(worker, 180)
     assert handlers() == before
 
 
@@ -88,7 +88,7 @@ async def test_a_task_worker_takes_no_signal_from_a_program_that_handles_it(tmp_
             await aeventually(other.workers)
         assert handlers() == mine
         worker.stop()
-        await asyncio.wait_for(running, 60)
+        await asyncio.wait_for(running, 180)
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -111,7 +111,7 @@ async def lifespan(app):
         await worker
 
 async def hello(request):
-    task = await queue.await_(await noop.asubmit(), timeout=20)
+    task = await queue.await_(await noop.asubmit(), timeout=180)
     return PlainTextResponse(task.state)
 
 import uvicorn
@@ -136,7 +136,7 @@ def test_a_coroutine_that_swallows_its_cancellation_keeps_no_program_alive(tmp_p
         assert program.stdout.readline() == "begun\n"
         program.send_signal(signal.SIGTERM)
     try:
-        said = [program.communicate(timeout=60)[1] for program in programs]
+        said = [program.communicate(timeout=180)[1] for program in programs]
     finally:
         for program in programs:
             program.kill()
@@ -156,10 +156,10 @@ def test_a_web_server_with_a_worker_in_it_stops_when_told(tmp_path: Path) -> Non
         assert server.stderr is not None
         line = next(line for line in server.stderr if "running on" in line)
         address = line.split("running on ")[1].split()[0]
-        with urllib.request.urlopen(address, timeout=60) as answer:
+        with urllib.request.urlopen(address, timeout=180) as answer:
             assert answer.read() == b"completed"
         server.send_signal(signal.SIGTERM)
-        rest = server.communicate(timeout=60)[1]
+        rest = server.communicate(timeout=180)[1]
     assert "Application shutdown complete" in rest
     with TaskQueue(f"sqlite:///{tmp_path}/tasks.db") as queue:
         assert not queue.workers()

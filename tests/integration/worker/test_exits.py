@@ -191,7 +191,7 @@ def test_a_worker_that_met_one_in_a_thread_stops_in_order(queue: TaskQueue) -> N
         raise KeyboardInterrupt
 
     with working(queue):
-        task = queue.wait(interrupted.submit(), timeout=60)
+        task = queue.wait(interrupted.submit(), timeout=180)
 
     assert task.state is TaskState.FAILED
 

@@ -14,6 +14,7 @@ from tasklib import Config, TaskQueue
 from tasklib.core.retry import OUTAGE_PAUSE
 from tasklib.core.time.virtual_time import VirtualTiming
 from tasklib.errors import DatabaseUnavailable
+from tasklib.storage.operations.workers import recover_from
 from tasklib.storage.statement import Operation
 from tasklib.worker import Worker, WorkerSettings
 from tasklib.worker.upkeep.self_fence import GIVE_UP
@@ -208,11 +209,41 @@ async def test_tasks_of_a_claim_whose_answer_got_lost_are_found_and_run(
         await asyncio.sleep(1)
         cut.loses_answers_to = {"claim_tasks"}
         ids = [await queue.aenqueue("job", {"n": n}) for n in range(3)]
-        tasks = [await queue.await_(task_id, timeout=60) for task_id in ids]
+        tasks = [await queue.await_(task_id, timeout=180) for task_id in ids]
 
     assert cut.loses_answers_to == set()
     assert sorted(run["n"] for run in runs) == [0, 1, 2]
     assert {(task.state, task.attempts, task.lost_count) for task in tasks} == {("completed", 1, 0)}
+
+
+@on_virtual_time
+async def test_a_worker_stays_declared_dead_when_an_earlier_claim_is_answered_at_last(
+    timing: VirtualTiming, queue: TaskQueue, cut: Cut
+):
+    """What that claim took, others run; and the worker registers anew."""
+    runs: list[Any] = []
+    queue.register_handler("job", runs.append)
+    claimed = asyncio.Event()
+    original = cut.arun
+
+    async def answer_late(make: Callable[[], Operation[Any]], *, repeatable: bool = True) -> Any:
+        answer = await original(make, repeatable=repeatable)
+        if cut.calls[-1] == "claim_tasks" and answer.tasks and not claimed.is_set():
+            claimed.set()
+            await asyncio.sleep(TIMEOUT)
+        return answer
+
+    cut.arun = answer_late  # type: ignore[method-assign]
+    async with working(queue):
+        task_id = await queue.aenqueue("job")
+        await claimed.wait()
+        [before] = await queue.aworkers()
+        await original(lambda: recover_from(before.instance, queue.config.backoff))
+        task = await queue.await_(task_id, timeout=180)
+        [after] = await queue.aworkers()
+
+    assert (len(runs), task.state, task.attempts, task.lost_count) == (1, "completed", 2, 1)
+    assert after.instance != before.instance
 
 
 @on_virtual_time
@@ -238,4 +269,4 @@ async def test_an_ended_task_is_answered_for_until_its_end_is_recorded(
         [worker] = await queue.aworkers()
         assert worker.running == 2
         recorded.set()
-        await queue.await_(second, timeout=60)
+        await queue.await_(second, timeout=180)

@@ -78,12 +78,12 @@ def test_it_fails_and_the_worker_goes_on(database_url: str, harm: object, error:
         thread.start()
         try:
             other = beside.submit()
-            assert started.wait(60)
+            assert started.wait(180)
             (worker,) = eventually(queue.workers)
 
-            harmful = [queue.wait(queue.enqueue(name, max_attempts=1), timeout=60) for name in names * 2]
+            harmful = [queue.wait(queue.enqueue(name, max_attempts=1), timeout=180) for name in names * 2]
             let_end.set()
-            undisturbed = [queue.wait(other, timeout=60), *(queue.wait(after.submit(), timeout=60) for _ in range(20))]
+            undisturbed = [queue.wait(other, timeout=180), *(queue.wait(after.submit(), timeout=60) for _ in range(20))]
 
             assert [(task.state.value, task.attempts) for task in harmful] == [("failed", 1)] * len(harmful)
             assert all(error in (task.error or "") for task in harmful)
@@ -92,7 +92,7 @@ def test_it_fails_and_the_worker_goes_on(database_url: str, harm: object, error:
             assert [each.instance for each in queue.workers()] == [worker.instance]
         finally:
             stop.set()
-            thread.join(60)
+            thread.join(180)
         assert not thread.is_alive()
 
 
@@ -112,7 +112,7 @@ async def test_inside_another_program_a_task_cannot_cancel_its_worker_but_the_pr
             await asyncio.sleep(3600)
 
         worker = asyncio.create_task(queue.arun(2, grace_seconds=0))
-        ended = await queue.await_(await end_the_worker.asubmit(), timeout=60)
+        ended = await queue.await_(await end_the_worker.asubmit(), timeout=180)
         running = await endless.asubmit()
         await begun.wait()
         assert not worker.done()

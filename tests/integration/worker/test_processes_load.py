@@ -41,7 +41,7 @@ class Folder:
             input=input,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
         )
 
     def printed(self, *command: str) -> list[str]:
@@ -231,8 +231,8 @@ def test_an_attempt_that_can_never_start_is_not_repeated(folder: Folder) -> None
 
             worker = threading.Thread(target=queue.run, kwargs={"stop": stop, "poll_interval_seconds": 0.05})
             worker.start()
-            queue.wait(register.submit(), timeout=30)
-            task = queue.wait(queue.enqueue("closure", max_attempts=6), timeout=30)
+            queue.wait(register.submit(), timeout=180)
+            task = queue.wait(queue.enqueue("closure", max_attempts=6), timeout=180)
             stop.set()
             worker.join()
             print(task.state, task.attempts)

@@ -26,7 +26,7 @@ from tests.fixtures.backends import libpq_url
 from tests.fixtures.virtual import TimersByHand
 from tests.fixtures.waiting import aeventually
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 Steps = Generator[Any, Any, Any]
 
 

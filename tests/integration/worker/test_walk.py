@@ -48,7 +48,7 @@ async def test_a_coroutine_walks_as_the_architecture_tells(tmp_path: Path) -> No
     worker = Worker(queue, WorkerSettings(concurrency=2, signals=False))
     sys.setprofile(trace)
     working = asyncio.ensure_future(worker.run())
-    await queue.await_(task_id, timeout=60)
+    await queue.await_(task_id, timeout=180)
     sys.setprofile(None)
     worker.stop()
     await working

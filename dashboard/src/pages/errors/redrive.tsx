@@ -24,7 +24,7 @@ export function RedriveDialog({ group, close }: { group: Chosen; close: () => vo
     const rate = Number(form.get("rate"));
     const body = rate > 0 ? { rate } : {};
     const done = await take(api.POST("/api/errors/{group_id}/redrive", { params, body }));
-    const told = `${plural(done.changed, "task")} ${verb(done.changed, "was", "were")} retried`;
+    const told = `${plural(done.changed, "task")} ${verb(done.changed, "was", "were")} requeued`;
     say(rate > 0 ? `${told}; the last is due in ${span((done.changed - 1) / rate)}.` : `${told}.`);
     changed();
   };

@@ -84,6 +84,8 @@ const KINDS: Record<string, string> = {
   map: "children",
   spend: "budget",
 };
+const kindOf = (row: Row): string => KINDS[row.kind] ?? row.kind;
+
 /** Steps of one name that are shown each in a row of its own; more share one. */
 const FEW = 12;
 const MOST = 150;
@@ -96,7 +98,7 @@ function rowsOf(task: TaskDetail, steps: Step[], groups: Group[], clock: number)
     .filter((each) => each.startedAt && each.endedAt)
     .map((each) => ({ from: Date.parse(each.startedAt!), to: Date.parse(each.endedAt!), state: each.outcome === "completed" ? "done" : "failed", title: `attempt ${each.outcome}` }));
   if (task.status === "processing" && task.lastAttemptAt) attempts.push({ from: Date.parse(task.lastAttemptAt), to: clock, state: "open", title: "runs now" });
-  const rows: Row[] = attempts.length ? [{ name: "Attempts", kind: "attempt", bars: attempts, beside: count(attempts.length) }] : [];
+  const rows: Row[] = attempts.length ? [{ name: "Attempts", kind: "attempt", bars: attempts, beside: plural(attempts.length, "attempt") }] : [];
   const byName = new Map<string, Step[]>();
   for (const step of [...steps].sort((a, b) => a.number - b.number)) {
     byName.set(nameOf(step), [...(byName.get(nameOf(step)) ?? []), step]);
@@ -124,6 +126,7 @@ function besideOf(step: Step, groups: Group[], clock: number): string {
   if (group) parts.push(`${count(group.ended)} of ${count(group.total)} ended`);
   if (step.tries) parts.push(`${plural(step.tries, "failure")}`);
   if (step.state === "open" && step.until) parts.push(`until ${absolute(step.until)}`);
+  if (step.undo) parts.push(`undone by ${step.undo} if it fails`);
   if (step.note) parts.push(step.note);
   return parts.join(" · ");
 }
@@ -139,7 +142,7 @@ function Waterfall({ task, steps, groups }: { task: TaskDetail; steps: Step[]; g
       {rows.map((row) => (
         <li key={row.name}>
           <span class="fall-name" title={row.name}>
-            {row.name} <span class="hint">{KINDS[row.kind] ?? row.kind}</span>
+            {row.name} {row.name.toLowerCase() !== kindOf(row) && <span class="hint">{kindOf(row)}</span>}
           </span>
           <svg role="img" aria-label={`${row.name}: ${row.beside}`} width="100%" height="14">
             {row.bars.map((bar, at) => (

@@ -25,8 +25,8 @@ def copy(
 
     That is waiting, delayed and finished tasks, what workflows have recorded and wait for, events, schedules,
     pauses, limits and budgets. The source is paused first and stays so, and nothing is removed from it. Tasks keep
-    their ids, so that it can be run again, for what was submitted meanwhile or after a failure: what was copied
-    before is left as it is.
+    their ids and schedules their next runs. It can be run again, for what was submitted meanwhile or after a failure:
+    whatever the target has already, changed there or not, is left as it is.
 
     Examples:
         tasklib copy sqlite:///tasks.db postgresql://localhost/app
@@ -51,7 +51,8 @@ def copy(
             cli.out.line(f"Not copied, because they cannot be read: {', '.join(found.unreadable)}", "yellow")
         kept = {"Schedules": found.schedules, "pauses": found.pauses, "limits": found.limits}
         kept |= {"objectives": found.objectives}
-        cli.out.line(", ".join(f"{what}: {count}" for what, count in kept.items()) + ".")
+        left = f"; {found.left:,} were there already and stay as they are" if found.left else ""
+        cli.out.line(", ".join(f"{what}: {count}" for what, count in kept.items()) + f"{left}.")
         cli.out.line("The source is paused; start workers on the target.")
 
     cli.out.answer(found, say)

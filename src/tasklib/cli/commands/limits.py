@@ -1,4 +1,4 @@
-"""What may start over all workers: limits shows them; rate-limit, concurrency-limit and key-limit set them."""
+"""What may start over all workers: limits shows them; rate-limit, concurrency-limit, key-limit and budget set them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from tasklib.cli.command import Cli, Commands
 from tasklib.cli.exit_codes import CommandFailed, Exit
 from tasklib.cli.options.declare import argument, option
-from tasklib.cli.show.queue import show_key_limits, show_limits
+from tasklib.cli.show.queue import show_budgets, show_key_limits, show_limits
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
@@ -21,9 +21,9 @@ Name = Annotated[str | None, argument("NAME", "Tasks of this name; all together 
 
 @app.add()
 def limits(cli: Cli) -> None:
-    """Show every limit: of rate, of tasks at once, and of concurrency keys.
+    """Show every limit: of rate, of tasks at once, of concurrency keys, and budgets of workflows.
 
-    They apply across all workers. Set them with rate-limit, concurrency-limit and key-limit.
+    They apply across all workers. Set them with rate-limit, concurrency-limit, key-limit and budget.
 
     Examples:
         tasklib limits
@@ -99,6 +99,30 @@ def key_limit(
     _say_limits(cli, "key-limit 3 tenant-7")
 
 
+@app.add()
+def budget(
+    cli: Cli,
+    tokens: Annotated[float | None, argument("N", "Tokens per minute; 0 removes the budget.", min=0)] = None,
+    name: Annotated[str | None, argument("NAME", "The budget's name.")] = None,
+    burst: Annotated[float | None, option("N", "Tokens kept at most; a minute's worth without it.")] = None,
+) -> None:
+    """Show the limits, or let workflows spend N tokens of a budget per minute.
+
+    It applies across all workers. A new budget is full; another rate keeps what is left.
+
+    Examples:
+        tasklib budget
+        tasklib budget 90000 llm-tokens
+        tasklib budget 300 calls --burst 20
+        tasklib budget 0 calls
+    """
+    if tokens is not None:
+        if name is None:
+            raise CommandFailed("which budget? Give its name: tasklib budget N NAME", Exit.USAGE)
+        _changing(cli).set_budget(name, per_minute=tokens, burst=burst)
+    _say_limits(cli, "budget 90000 llm-tokens")
+
+
 def _changing(cli: Cli) -> TaskQueue:
     """The queue, whose database is created if it is missing, to store the limit in."""
     cli.creates = True
@@ -106,12 +130,14 @@ def _changing(cli: Cli) -> TaskQueue:
 
 
 def _say_limits(cli: Cli, example: str = "rate-limit 10 send_email") -> None:
-    limits, key_limits = cli.service.queue.limits(), cli.service.queue.key_limits()
+    queue = cli.service.queue
+    limits, key_limits, budgets = queue.limits(), queue.key_limits(), queue.budgets()
 
     def say() -> None:
         show_limits(cli.out, limits)
         show_key_limits(cli.out, key_limits)
-        if not limits and not key_limits:
+        show_budgets(cli.out, budgets)
+        if not limits and not key_limits and not budgets:
             cli.out.line(f"No limits. Set one: tasklib {example}")
 
-    cli.out.answer({"limits": limits, "key_limits": key_limits}, say)
+    cli.out.answer({"limits": limits, "key_limits": key_limits, "budgets": budgets}, say)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from tasklib.cli.options import values
 from tasklib.cli.options.submit import FromFile, How, Waiting, What
 from tasklib.cli.show.output import shortened
 from tasklib.cli.show.tasks import show_task
+from tasklib.core.texts.suggestion import did_you_mean
 from tasklib.errors import PermissionDenied, WaitTimeout
 
 if TYPE_CHECKING:
@@ -74,8 +74,7 @@ def _require_defined(cli: Cli, module: str, name: str) -> None:
     """Refuse a name that the module does not define: --app is given to have the arguments checked."""
     known = sorted(cli.service.queue.registry.names())
     if name not in known:
-        close = difflib.get_close_matches(name, known, 1)
-        hint = f"did you mean {close[0]}?" if close else f"it defines {shortened(', '.join(known) or 'none', 200)}"
+        hint = did_you_mean(name, known, otherwise=f"it defines {shortened(', '.join(known) or 'none', 200)}")
         raise CommandFailed(f"{module} defines no task {name}; {hint}", Exit.USAGE)
 
 
@@ -123,8 +122,7 @@ def _unknown(cli: Cli, name: str) -> Unknown | None:
         return Unknown(
             f"no worker is alive, so {name} does not run yet; start one: tasklib worker app.tasks", live=False
         )
-    close = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean {close[0]}?" if close else f"they know {shortened(', '.join(known) or 'none', 200)}"
+    hint = did_you_mean(name, known, otherwise=f"they know {shortened(', '.join(known) or 'none', 200)}")
     return Unknown(f"no live worker knows {name}, so it waits until one does; {hint}", live=True)
 
 

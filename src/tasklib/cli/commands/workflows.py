@@ -35,7 +35,8 @@ def steps(cli: Cli, task_id: TaskId) -> None:
     def say() -> None:
         for step in found:
             what = step.question or (dumps_to_show(step.error) if step.error else dumps_to_show(step.value))
-            cli.out.line(f"{step.number:>4}  {step.kind:<5} {step.state:<6} {step.key}  {what[:100]}")
+            undo = f"  undo: {step.undo}" if step.undo else ""
+            cli.out.line(f"{step.number:>4}  {step.kind:<5} {step.state:<6} {step.key}  {what[:100]}{undo}")
 
     cli.out.answer_list({"steps": found}, say, "This task has recorded nothing.")
 

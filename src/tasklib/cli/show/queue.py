@@ -12,7 +12,7 @@ from tasklib.cli.show.tasks import DETAIL, STYLES, WIDE, compact
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from tasklib.core.limits import KeyLimit, Limit, Pause
+    from tasklib.core.limits import Budget, KeyLimit, Limit, Pause
     from tasklib.core.queue_info import QueueStats, WorkerInfo
     from tasklib.core.schedule import Schedule
     from tasklib.service.statistics import Overview, Scale, TypeInfo
@@ -142,6 +142,13 @@ def show_key_limits(out: Output, limits: Iterable[KeyLimit]) -> None:
         which = f"key {limit.key}" if limit.key else "each other key"
         most = f"at most {limit.max_running}" if limit.max_running else "any number"
         out.line(f"{what} of {which}: {most} running at once")
+
+
+def show_budgets(out: Output, budgets: Iterable[Budget]) -> None:
+    """A line for every budget of workflows."""
+    for each in budgets:
+        rate = f"{each.rate * 60:,.6g} tokens per minute, at most {each.burst:,.6g}"
+        out.line(f"Budget {each.name}: {rate}; {each.tokens:,.6g} left")
 
 
 def show_schedules(out: Output, schedules: Sequence[Schedule], now: datetime) -> None:

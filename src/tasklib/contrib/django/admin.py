@@ -6,6 +6,7 @@ newest tasks, never counted, and without secrets.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -28,9 +29,10 @@ from tasklib.contrib.django.framework import task_backends
 from tasklib.contrib.django.middleware import announce_ends
 from tasklib.contrib.django.models import Schedule, Task
 from tasklib.core.codec import dumps
-from tasklib.core.lifecycle import Action, Phase, phase_of
+from tasklib.core.lifecycle import Action, Phase, allows, phase_of
 from tasklib.core.queue_info import TaskFilter
 from tasklib.core.task import Task as StoredTask
+from tasklib.core.task import TaskState
 from tasklib.errors import TaskLibError, TaskNotFound
 from tasklib.service.pages import Start
 from tasklib.service.service import QueueService
@@ -223,8 +225,9 @@ class TaskAdmin(admin.ModelAdmin):
             "tags": _pretty(task.tags) if task.tags else "",
             "why": _reasons(service, task),
             "has_change_permission": self.has_change_permission(request),
-            "can_retry": row.phase in ("failed", "retrying", "cancelled", "buried"),
-            "can_cancel": row.phase in ("pending", "retrying", "running"),
+            # What is completed runs again only for who asks for it by name, as everywhere.
+            "can_retry": allows(task, Action.RETRY) and task.state is not TaskState.COMPLETED,
+            "can_cancel": allows(task, Action.CANCEL),
             **(extra_context or {}),
         }
         return TemplateResponse(request, "admin/tasklib/task/change_form.html", context)
@@ -266,7 +269,7 @@ class TaskAdmin(admin.ModelAdmin):
 class ScheduleAdmin(admin.ModelAdmin):
     """Schedules: see when they run, pause them, run one now."""
 
-    list_display = ("name", "task", "when", "next_run_at", "last_run_at", "is_paused", "error")
+    list_display = ("name", "task", "when", "next_run_at", "last_run_at", "is_running", "error")
     ordering = ("name",)
     show_full_result_count = False
     actions = ("pause", "resume", "run_now")
@@ -282,7 +285,7 @@ class ScheduleAdmin(admin.ModelAdmin):
         return str(_of(row.plan, "cron") or f"every {_of(row.plan, 'every')} s")
 
     @admin.display(description="runs", boolean=True)
-    def is_paused(self, row: Any) -> bool:
+    def is_running(self, row: Any) -> bool:
         """Whether it makes tasks."""
         return row.paused_at is None
 
@@ -350,8 +353,6 @@ def _reasons(service: QueueService, task: StoredTask) -> list[str]:
 
 
 def _pretty(value: Any) -> str:
-    import json
-
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Any, Final, TypeVar
 
+from tasklib.core.texts.suggestion import did_you_mean
 from tasklib.errors import ConfigurationError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -67,8 +67,8 @@ def _require_fit(method: Callable[..., Any], context: Any, args: Sequence[Any], 
     except TypeError as error:
         parameters = list(signature.parameters.values())[1:]
         names = [each.name for each in parameters]
-        close = [difflib.get_close_matches(name, names, 1) for name in kwargs if name not in names]
-        meant = "".join(f"; did you mean {found[0]}=?" for found in close if found)
+        hints = [did_you_mean(name, names, written="{}=") for name in kwargs if name not in names]
+        meant = "".join(f"; {hint}" for hint in hints if hint)
         plain = [each.replace(annotation=inspect.Parameter.empty) for each in parameters]
         usage = f"ctx.{method.__name__}{inspect.Signature(plain)}"
         example = EXAMPLES.get(method.__name__, "")

@@ -388,7 +388,7 @@ def _running(seen: Evidence) -> Iterator[Reason]:
         text = f"it is running, but worker {task.worker_id} {silence}, {ends}"
         yield Reason("worker_silent", text, evidence, "any live worker recovers it; start one, or wait")
         return
-    since = f" since {task.started_at.isoformat(timespec='seconds')}" if task.started_at else ""
+    since = f", started {task.started_at.isoformat(timespec='seconds')}" if task.started_at else ""
     yield Reason("running", f"it is running on {task.worker_id}{since}", evidence)
 
 

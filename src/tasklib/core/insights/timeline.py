@@ -38,6 +38,8 @@ class StepLike(Protocol):
     def ended_at(self) -> datetime | None: ...
     @property
     def until(self) -> datetime | None: ...
+    @property
+    def undo(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,8 @@ class TimelineEntry:
     until: datetime | None = None
     """When a wait gives up, or a sleep ends."""
     tries: int | None = None
+    undo: str | None = None
+    """The name of the task that undoes the step if the workflow ends without success."""
 
 
 def timeline(task: Task, steps: Iterable[StepLike]) -> list[TimelineEntry]:
@@ -107,4 +111,5 @@ def _step(step: StepLike, otherwise: datetime) -> TimelineEntry:
         note=step.note,
         until=step.until,
         tries=step.tries or None,
+        undo=step.undo,
     )

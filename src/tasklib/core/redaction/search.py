@@ -22,7 +22,7 @@ Span: TypeAlias = tuple[int, int]
 class SecretSearch:
     """Finds every spelling of some secrets: an automaton (Aho and Corasick's) that reads each character once."""
 
-    __slots__ = ("_at", "_fallback", "_forms", "_next", "longest", "steps", "too_many")
+    __slots__ = ("_fallback", "_forms", "_longest_ending", "_next", "longest", "steps", "too_many")
 
     def __init__(self, secrets: Iterable[str]) -> None:
         forms, characters = set[str](), 0
@@ -41,7 +41,7 @@ class SecretSearch:
         """How many characters were looked at so far."""
         self._next: list[dict[str, int]] = []
         self._fallback: list[int] = []
-        self._at: list[int] = []
+        self._longest_ending: list[int] = []
         """How long the longest spelling is that ends in each state."""
 
     def __bool__(self) -> bool:
@@ -59,7 +59,7 @@ class SecretSearch:
 
     def _found(self, text: str) -> list[Span]:
         found, state, falls = list[Span](), 0, 0
-        following, fallback, ends = self._next, self._fallback, self._at
+        following, fallback, ends = self._next, self._fallback, self._longest_ending
         for position, character in enumerate(text, 1):
             while state and character not in following[state]:
                 state = fallback[state]
@@ -81,13 +81,13 @@ class SecretSearch:
                     ends.append(0)
                 state = following[state][character]
             ends[state] = len(form)
-        self._next, self._at = following, ends
+        self._next, self._longest_ending = following, ends
         self._fallback = self._fallbacks()
         self.steps += len(following)
 
     def _fallbacks(self) -> list[int]:
         """For each state the longest other one that the characters read so far end in; shorter ones come first."""
-        following, ends = self._next, self._at
+        following, ends = self._next, self._longest_ending
         fallback, waiting = [0] * len(following), list(following[0].values())
         for state in waiting:
             for character, after in following[state].items():

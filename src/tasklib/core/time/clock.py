@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 from tasklib.errors import ConfigurationError
 
@@ -69,6 +69,9 @@ class ManualClock:
 
 def require_aware(moment: datetime, what: str) -> datetime:
     """The moment itself; a datetime without a time zone is an error, because it could mean two instants."""
+    given: Any = moment
+    if not isinstance(given, datetime):
+        raise ConfigurationError(f"{what} must be a datetime with a time zone, got {given!r}")
     if moment.tzinfo is None:
         raise ConfigurationError(
             f"{what} needs a time zone, got the naive {moment.isoformat()}; use datetime.now(timezone.utc) or similar"

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 LONGEST_GAP = 0.5
-"""The part of a subject's patience that may pass between two looks.  An observer that did not look for longer, or
+"""The part of a subject's patience, or of the observer's own if that is shorter, that may pass between two looks: a
+lease is given more time than a worker, and an outage is one for both.  An observer that did not look for longer, or
 waited that long for the answer, cannot distinguish silence from an outage and starts observing again."""
 SHORTEST_GAP_SECONDS = 0.5
 """A gap that is always allowed, because a busy machine causes one now and then."""
@@ -41,7 +42,9 @@ class Watch:
     Moments are passed in, all of one clock that never steps: `time.monotonic()`, or a test's own.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, own_patience: float) -> None:
+        """`own_patience` are the seconds of silence after which the observer itself would be declared dead."""
+        self._own_patience = own_patience
         self._silent_since: dict[tuple[str, int | None], tuple[Sighting, float]] = {}
         self._last_look = float("-inf")
 
@@ -53,7 +56,8 @@ class Watch:
         proven = []
         for sighting in seen:
             known, since = before.get((sighting.key, sighting.version), (None, answered))
-            unbroken = gap <= max(LONGEST_GAP * sighting.patience, SHORTEST_GAP_SECONDS)
+            patience = min(sighting.patience, self._own_patience)
+            unbroken = gap <= max(LONGEST_GAP * patience, SHORTEST_GAP_SECONDS)
             if known is None or known.value != sighting.value or not unbroken:
                 since = answered
             self._silent_since[sighting.key, sighting.version] = sighting, since

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
 from tasklib.core.queue_info import ErrorGroup, QueueStats, TaskFilter
+from tasklib.core.time.timing import Timing
 from tasklib.errors import TaskLibError
 from tasklib.service.error_groups import MOST_GROUPS, ErrorGroups
 from tasklib.service.insights.objectives import Objectives, Standing
@@ -49,11 +49,13 @@ class CachedValue(Generic[T]):
 
     def __init__(
         self,
+        timing: Timing,
         read: Callable[[], Awaitable[T]],
         *,
         is_costly: Callable[[T], bool],
         prepare: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
+        self._timing = timing
         self._read = read
         self._is_costly = is_costly
         self._prepare = prepare
@@ -72,7 +74,7 @@ class CachedValue(Generic[T]):
 
     async def get(self, *, live: bool = False) -> T:
         """The value; with `live` a newer one, where reading is quick."""
-        self._asked_at = time.monotonic()
+        self._asked_at = self._timing.monotonic()
         if self._costly and (self._keeping is None or self._keeping.done()):
             self._keeping = asyncio.create_task(self._keep())
         is_young = self._asked_at - self._read_at < self.lasts_seconds(live=live)
@@ -82,7 +84,7 @@ class CachedValue(Generic[T]):
 
     def forget(self) -> None:
         """Read again for the next request; a reading that has begun does not count."""
-        self._forgotten_at, self._reading = time.monotonic(), None
+        self._forgotten_at, self._reading = self._timing.monotonic(), None
 
     async def _renew(self) -> T:
         """Read now; requests that come meanwhile share the reading."""
@@ -92,16 +94,16 @@ class CachedValue(Generic[T]):
         return await asyncio.shield(self._reading)
 
     async def _fill(self) -> T:
-        began = time.monotonic()
+        began = self._timing.monotonic()
         value = await self._read()
         # As old as its beginning: what happened since is not in it.
         self._value, self._read_at, self._costly = value, began, self._is_costly(value)
-        self._took = time.monotonic() - began
+        self._took = self._timing.monotonic() - began
         return value
 
     async def _keep(self) -> None:
-        while self._costly and time.monotonic() - self._asked_at < INTEREST_SECONDS:
-            await asyncio.sleep(PAUSE_SECONDS)
+        while self._costly and self._timing.monotonic() - self._asked_at < INTEREST_SECONDS:
+            await self._timing.sleep(PAUSE_SECONDS)
             try:
                 if self._prepare is not None:
                     await self._prepare()
@@ -116,7 +118,12 @@ class StatsCache:
     def __init__(self, statistics: Statistics) -> None:
         self._statistics = statistics
         self._many_names = False
-        self._stats = CachedValue(self._count, is_costly=lambda stats: takes_a_while(stats.total), prepare=self._keep)
+        self._stats = CachedValue(
+            statistics.timing,
+            self._count,
+            is_costly=lambda stats: takes_a_while(stats.total),
+            prepare=self._keep,
+        )
 
     async def stats(self, *, live: bool = False) -> QueueStats:
         """How many tasks are in each state; `live` for those who watch the counts themselves."""
@@ -143,6 +150,7 @@ class GapCache:
 
     def __init__(self, pages: TaskPages) -> None:
         self._pages = pages
+        self._timing = pages.timing
         self._gaps: dict[tuple[str, ...], CachedValue[list[Gap]]] = {}
         self._without: dict[tuple[str, ...], float] = {}
 
@@ -151,13 +159,13 @@ class GapCache:
         if not which.states or self._pages.is_indexed(which):
             return None
         states = tuple(sorted(set(which.states)))
-        if time.monotonic() < self._without.get(states, 0):
+        if self._timing.monotonic() < self._without.get(states, 0):
             return None
         if states not in self._gaps:  # never many: what can be asked for are sets of eight states
-            self._gaps[states] = CachedValue(lambda: self._look(states), is_costly=bool)
+            self._gaps[states] = CachedValue(self._timing, lambda: self._look(states), is_costly=bool)
         found = await self._gaps[states].get()
         if not found:
-            self._without[states] = time.monotonic() + OLDEST_SECONDS
+            self._without[states] = self._timing.monotonic() + OLDEST_SECONDS
         return found[0] if found else None
 
     async def _look(self, states: tuple[str, ...]) -> list[Gap]:
@@ -171,6 +179,7 @@ class IdCache:
 
     def __init__(self, pages: TaskPages) -> None:
         self._pages = pages
+        self._timing = pages.timing
         self._found: OrderedDict[str, tuple[float, tuple[UUID, ...]]] = OrderedDict()
 
     async def read(self, which: TaskFilter) -> TaskFilter:
@@ -179,9 +188,9 @@ class IdCache:
         if text is None or which.ids is not None:
             return which
         read_at, ids = self._found.get(text, (-1e9, ()))
-        if not ids and time.monotonic() - read_at > OLDEST_SECONDS:
+        if not ids and self._timing.monotonic() - read_at > OLDEST_SECONDS:
             ids = await self._pages.afind_ids(text)
-            self._found[text] = time.monotonic(), ids
+            self._found[text] = self._timing.monotonic(), ids
             if len(self._found) > MANY_IDS:
                 self._found.popitem(last=False)
         return replace(which, search=None, ids=ids) if ids else which
@@ -192,14 +201,15 @@ class StandingsCache:
 
     def __init__(self, objectives: Objectives) -> None:
         self._objectives = objectives
+        self._timing = objectives.timing
         self._read_at = -1e9
         self._standings: tuple[Standing, ...] = ()
 
     async def get(self) -> tuple[Standing, ...]:
         """The standings over the last day, at most half a minute old."""
-        if time.monotonic() - self._read_at > STANDINGS_SECONDS:
+        if self._timing.monotonic() - self._read_at > STANDINGS_SECONDS:
             self._standings = await self._objectives.astandings()
-            self._read_at = time.monotonic()
+            self._read_at = self._timing.monotonic()
         return self._standings
 
     def forget(self) -> None:
@@ -212,7 +222,11 @@ class ErrorCache:
 
     def __init__(self, groups: ErrorGroups) -> None:
         self._groups = groups
-        self._seen = CachedValue(self._look, is_costly=lambda seen: takes_a_while(sum(each.count for each in seen[0])))
+        self._seen = CachedValue(
+            groups.timing,
+            self._look,
+            is_costly=lambda seen: takes_a_while(sum(each.count for each in seen[0])),
+        )
 
     async def get(self, name: str | None, limit: int) -> Groups:
         """The latest groups, of one type or of all, and how often each happened in each of the last hours."""

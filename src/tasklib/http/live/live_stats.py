@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -86,6 +85,7 @@ class LiveStats:
     def __init__(self, statistics: Statistics, counts: StatsCache, stopping: threading.Event) -> None:
         self._notices = Notices(statistics.queue)
         self._statistics = statistics
+        self._timing = statistics.timing
         self._counts = counts
         self._stopping = stopping
         self._listeners: dict[Listener, None] = {}  # in the order in which they came
@@ -117,7 +117,8 @@ class LiveStats:
             self._reader = asyncio.create_task(self._watch())
         while True:
             try:
-                news = await asyncio.wait_for(listener.next(), BEAT_SECONDS)
+                async with self._timing.timeout(BEAT_SECONDS):
+                    news = await listener.next()
             except TimeoutError:
                 news = BEAT
             if news is None:
@@ -127,7 +128,9 @@ class LiveStats:
     @property
     def is_troubled(self) -> bool:
         """Whether the database does not answer."""
-        return self._trouble or (self._asked_at is not None and time.monotonic() - self._asked_at > SLOW_SECONDS)
+        return self._trouble or (
+            self._asked_at is not None and self._timing.monotonic() - self._asked_at > SLOW_SECONDS
+        )
 
     def dismiss(self, listener: Listener) -> None:
         """Remove a listener; without any, reading stops."""
@@ -146,7 +149,8 @@ class LiveStats:
     async def _first(self) -> News:
         """What a new listener is sent at once, however the database is."""
         try:
-            return News("snapshot", await asyncio.wait_for(self._read(), BEAT_SECONDS))
+            async with self._timing.timeout(BEAT_SECONDS):
+                return News("snapshot", await self._read())
         except (TaskLibError, TimeoutError) as error:
             self._note_trouble(error if str(error) else "timed out")
             return TROUBLE
@@ -154,8 +158,8 @@ class LiveStats:
     async def _watch(self) -> None:
         last = ""
         while not self._stopping.is_set():
-            await asyncio.sleep(GAP_SECONDS)
-            self._asked_at = time.monotonic()
+            await self._timing.sleep(GAP_SECONDS)
+            self._asked_at = self._timing.monotonic()
             try:
                 await self._notice()
                 now = await self._read()
@@ -178,10 +182,10 @@ class LiveStats:
         seconds = INTERVAL_SECONDS - GAP_SECONDS
         try:
             await self._notices.open()
-            await self._notices.wait(seconds)
+            await self._notices.heard_within(seconds)
         except TaskLibError:
             # A role that may only read cannot ask for notices; whether the database answers at all, reading tells.
-            await asyncio.sleep(seconds)
+            await self._timing.sleep(seconds)
 
     def _note_trouble(self, error: Exception | str) -> None:
         if not self._trouble:

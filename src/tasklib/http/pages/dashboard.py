@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import mimetypes
 from collections.abc import Callable, Coroutine
@@ -59,12 +58,10 @@ class PageRoute(AuditedRoute):
         async def shown(request: Request) -> Response:
             if request.method == "POST":
                 request = await _with_token_of_form(request)
-            if request.method == "GET":
-                handled = asyncio.wait_for(handle(request), PATIENCE_SECONDS)
-            else:
-                handled = handle(request)
+            patience = PATIENCE_SECONDS if request.method == "GET" else None
             try:
-                return await handled
+                async with parts_of(request).service.timing.timeout(patience):
+                    return await handle(request)
             except (TaskLibError, TimeoutError):
                 if request.method != "GET":
                     raise

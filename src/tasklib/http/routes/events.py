@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from functools import partial
@@ -82,10 +81,12 @@ def _event(news: News) -> str:
 
 async def _may_still_listen(request: Request) -> bool | None:
     """Whether the token it began with is still valid as stored now; None if that cannot be read."""
-    identify = parts_of(request).identify
+    parts = parts_of(request)
+    identify = parts.identify
     asked = (identify.identify_uncached if isinstance(identify, Bearer) else identify)(request)
     try:
-        principal = await asyncio.wait_for(asked, BEAT_SECONDS)
+        async with parts.service.timing.timeout(BEAT_SECONDS):
+            principal = await asked
     except HTTPException:
         return False
     except (TaskLibError, TimeoutError):

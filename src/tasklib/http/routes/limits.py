@@ -6,10 +6,11 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from tasklib.core.codec import number
 from tasklib.http.admission.audit import AuditedRoute, audit_of
+from tasklib.http.errors import Refused
 from tasklib.http.parts import NOT_MODIFIED, Service, conditional
 from tasklib.http.schemas.bounds import Part
 from tasklib.http.schemas.fields import Answer, Input, Key, Name, Text, Whole, check_number
@@ -119,6 +120,39 @@ class LimitInfo(Answer):
     max_running: int | None
 
 
+class BudgetInfo(Answer):
+    """Tokens that workflows may spend over all workers."""
+
+    name: str
+    per_second: Rate = Field(validation_alias="rate", description="Tokens that come in a second.")
+    burst: Rate = Field(description="Tokens that it holds at most.")
+    tokens: float = Field(description="Tokens that can be spent right now.")
+
+
+class Budgets(Answer):
+    """Budgets, by name, up to 1000."""
+
+    budgets: list[BudgetInfo]
+    total: int = Field(description="How many there are.")
+
+
+Tokens = Annotated[float, BeforeValidator(check_number), Field(gt=0, lt=1e9)]
+
+
+class BudgetInput(Input):
+    """How many tokens come in a minute or in a second, one of them, and how many are kept at most."""
+
+    per_minute: Annotated[Tokens, Field(examples=[90000])] | None = None
+    per_second: Tokens | None = None
+    burst: Tokens | None = Field(None, description="What comes in that minute or second if it is left out.")
+
+    @model_validator(mode="after")
+    def _either(self) -> BudgetInput:
+        if (self.per_minute is None) == (self.per_second is None):
+            raise ValueError("needs either perMinute or perSecond, and not both")
+        return self
+
+
 class Control(Answer):
     """Current pauses and limits."""
 
@@ -170,6 +204,29 @@ async def set_key_limit(body: KeyLimitInput, request: Request, service: Service)
     return KeyLimits(key_limits=await _key_limits(service.queue, Part()))
 
 
+@router.get("/budgets", **needs(Permission.READ, 400))
+async def list_budgets(query: Annotated[Part, Query()], service: Service) -> Budgets:
+    """The budgets of workflows, by name, and what is left of each; up to 1000 at once."""
+    found = await service.queue.abudgets()
+    return Budgets(budgets=[BudgetInfo.of(each) for each in query.of(found)], total=len(found))
+
+
+@router.put("/budgets/{name}", **needs(Permission.OPERATE, 400, 413))
+async def set_budget(name: str, body: BudgetInput, request: Request, service: Service) -> BudgetInfo:
+    """Create a budget, which is full, or change the one of that name, which keeps what is left of it."""
+    given = {"per_minute": body.per_minute, "per_second": body.per_second, "burst": body.burst}
+    audit = audit_of(request, perMinute=body.per_minute, perSecond=body.per_second, burst=body.burst)
+    await service.workflows.aset_budget(name, **given, audit=audit)
+    return await _budget(service.queue, name)
+
+
+@router.delete("/budgets/{name}", status_code=204, **needs(Permission.OPERATE, 400, 404))
+async def remove_budget(name: str, request: Request, service: Service) -> None:
+    """Remove a budget; workflows that spend from it fail until there is one again."""
+    await _budget(service.queue, name)
+    await service.workflows.aset_budget(name, audit=audit_of(request))
+
+
 @router.get("/control", response_model=Control, **needs(Permission.READ, 400, also=NOT_MODIFIED))
 async def get_control(query: Annotated[Part, Query()], request: Request, service: Service) -> Response:
     """Pauses, by whom and why, and limits; up to 1000 of each, `offset` gives the next page."""
@@ -182,6 +239,13 @@ async def get_control(query: Annotated[Part, Query()], request: Request, service
         key_limits=await _key_limits(queue, query),
     )
     return conditional(request, control)
+
+
+async def _budget(queue: TaskQueue, name: str) -> BudgetInfo:
+    for each in await queue.abudgets():
+        if each.name == name:
+            return BudgetInfo.of(each)
+    raise Refused(404, "budget-not-found", f"there is no budget {name!r}; GET /api/budgets lists them")
 
 
 async def _key_limits(queue: TaskQueue, part: Part) -> list[KeyLimitInfo]:

@@ -6,13 +6,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
 
+from tasklib.core.schedule import cron_in_words
 from tasklib.http import create
 from tasklib.http.admission.audit import AuditedRoute, audit_of
 from tasklib.http.admission.authorization import allow_submission
 from tasklib.http.errors import Refused
 from tasklib.http.parts import Service
 from tasklib.http.schemas.bounds import Part
-from tasklib.http.schemas.schedules import CreateSchedule, PutSchedule, Ran, Schedule, Schedules
+from tasklib.http.schemas.schedules import CreateSchedule, CronQuery, CronRuns, PutSchedule, Ran, Schedule, Schedules
 from tasklib.http.security.auth import Permission, needs, principal_of
 from tasklib.service.service import QueueService
 
@@ -26,6 +27,14 @@ def _storable(name: str) -> str:
 Name = Annotated[str, Depends(_storable)]
 
 router = APIRouter(prefix="/api/schedules", tags=["schedules"], route_class=AuditedRoute)
+cron_router = APIRouter(prefix="/api/cron", tags=["schedules"], route_class=AuditedRoute)
+
+
+@cron_router.get("", **needs(Permission.READ, 400))
+async def preview_cron(query: Annotated[CronQuery, Query()], service: Service) -> CronRuns:
+    """What a cron expression says, and when it would run next; nothing is stored."""
+    runs = await service.schedules.apreview(query.cron, query.tz)
+    return CronRuns(words=cron_in_words(query.cron), next_runs=list(runs))
 
 
 @router.get("", **needs(Permission.READ, 400))

@@ -24,9 +24,11 @@ from tasklib.http.schemas.workers import (
     End,
     Fail,
     Held,
+    LogInput,
     Progress,
     Register,
     Registered,
+    SnoozeInput,
 )
 from tasklib.http.security.auth import Permission, needs, principal_of
 from tasklib.service.http_workers.upkeep import CARE_SECONDS
@@ -159,9 +161,16 @@ async def fail(task_id: TaskId, body: Fail, request: Request, workers: Workers, 
 
 @ending_router.post("/stopped", **needs(Permission.WORK, 400, 404, 409, 413))
 async def stopped(task_id: TaskId, body: End, request: Request, workers: Workers, owner: Owner) -> AttemptEnded:
-    """The attempt was stopped because a person asked to cancel it."""
+    """The attempt was stopped because a person asked to cancel it.  400: nobody has, and nothing changed."""
     audit = audit_of(request, version=body.version)
     return AttemptEnded.of(await workers.end_cancelled(task_id, body.version, owner, audit))
+
+
+@ending_router.post("/snooze", **needs(Permission.WORK, 400, 404, 409, 413))
+async def snooze(task_id: TaskId, body: SnoozeInput, request: Request, workers: Workers, owner: Owner) -> AttemptEnded:
+    """Run the task again after `delaySeconds`; the attempt is not spent."""
+    audit = audit_of(request, version=body.version, delaySeconds=body.delay_seconds)
+    return AttemptEnded.of(await workers.snooze(task_id, body.version, owner, delay=body.delay_seconds, audit=audit))
 
 
 @ending_router.post("/release", **needs(Permission.WORK, 400, 404, 409, 413))
@@ -175,6 +184,12 @@ async def release(task_id: TaskId, body: End, request: Request, workers: Workers
 async def report(task_id: TaskId, body: Progress, workers: Workers, owner: Owner) -> None:
     """Store the progress of the attempt, from 0 to 1."""
     await workers.areport(task_id, body.version, owner, body.progress, body.message)
+
+
+@ending_router.post("/log", status_code=204, **needs(Permission.WORK, 400, 404, 409, 413))
+async def log(task_id: TaskId, body: LogInput, workers: Workers, owner: Owner) -> None:
+    """Keep lines that the attempt logs: the latest 200 of a task, 500 characters of each, without its secrets."""
+    await workers.alog(task_id, body.version, owner, [(line.level, line.text) for line in body.lines])
 
 
 def _too_many() -> Refused:

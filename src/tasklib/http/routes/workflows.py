@@ -35,6 +35,7 @@ class Step(Answer):
     started_at: datetime | None
     ended_at: datetime | None
     until: datetime | None
+    undo: str | None = Field(description="The type of the task that undoes it if the workflow ends without success.")
 
 
 class Steps(Answer):
@@ -57,6 +58,9 @@ class TimelineItem(Answer):
     worker_id: str | None
     until: datetime | None = Field(description="The end of a sleep, or when a wait gives up.")
     tries: int | None
+    undo: str | None = Field(
+        description="The type of the task that undoes the step if the workflow ends without success."
+    )
 
 
 class Timeline(Answer):

@@ -217,7 +217,9 @@ class BulkFilter(Criteria):
 
     @model_validator(mode="after")
     def _says_something(self) -> BulkFilter:
-        if not self.model_fields_set:
+        # Without ids none is meant, and without a fingerprint those that have none; other empty values mean all.
+        says = self.ids is not None or self.fingerprint is not None
+        if not says and not any(getattr(self, name) for name in self.model_fields_set):
             raise ValueError("needs at least one condition, so that no request changes every task by accident")
         return self
 

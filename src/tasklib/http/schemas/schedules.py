@@ -9,7 +9,8 @@ from uuid import UUID
 from pydantic import AliasPath, Field
 
 from tasklib.core.schedule import Schedule as Stored
-from tasklib.http.schemas.fields import Answer, Moment, Name
+from tasklib.core.schedule import cron_in_words
+from tasklib.http.schemas.fields import Answer, Input, Moment, Name
 from tasklib.http.schemas.inputs import TaskOptions, Timing
 
 
@@ -30,6 +31,7 @@ class Schedule(Answer):
     cron: str | None
     every: float | None = Field(description="Seconds between runs.")
     tz: str
+    words: str | None = Field(description="What the cron expression says; null for an interval.")
     payload: Any
     misfire: str
     overlap: str
@@ -60,6 +62,7 @@ class Schedule(Answer):
             type=plan.task,
             payload=plan.kwargs,
             options=dict(plan.options),
+            words=cron_in_words(plan.cron),
             next_runs=stored.next_runs(5),
             created_at=stored.created_at,
             updated_at=stored.updated_at,
@@ -73,6 +76,20 @@ class Schedules(Answer):
 
     schedules: list[Schedule]
     total: int = Field(description="How many there are.")
+
+
+class CronQuery(Input):
+    """A cron expression that may become a schedule."""
+
+    cron: Annotated[str, Field(min_length=1, max_length=200, examples=["0 9 * * mon-fri"])]
+    tz: Annotated[str, Field(min_length=1, max_length=100)] = "UTC"
+
+
+class CronRuns(Answer):
+    """What a cron expression says, and when it would run."""
+
+    words: str | None
+    next_runs: list[datetime]
 
 
 class ScheduleOptions(TaskOptions):

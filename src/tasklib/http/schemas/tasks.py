@@ -183,7 +183,9 @@ class Stats(Answer):
     delayed: int
     waiting: int = Field(description="Workflows that sleep, or wait for an event, a person or other tasks.")
     retrying: int
-    by_type: dict[str, dict[str, int]] = Field(description="The busiest types, up to 500; the others are only counted.")
+    by_type: dict[str, dict[str, int]] = Field(
+        description="The same counts of each type, of the busiest 500; the types beyond are only counted."
+    )
     types_left_out: int = Field(0, description="How many types are not in `byType`; see GET /api/types.")
     max_age_seconds: int = Field(description="How old the counts may be: 0 in a small queue, 1 or 5 in a large one.")
 

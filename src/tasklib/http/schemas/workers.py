@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Final, Protocol, Self, TypeVar
+from typing import Annotated, Any, Final, Literal, Protocol, Self, TypeVar
 from uuid import UUID
 
 from pydantic import BeforeValidator, Field, StrictInt, model_validator
@@ -183,6 +183,29 @@ class End(Input):
     """An attempt that ended in another way."""
 
     version: Version
+
+
+class SnoozeInput(Input):
+    """An attempt that asks to run again later."""
+
+    version: Version
+    delay_seconds: Annotated[float, BeforeValidator(check_number), Field(ge=0, lt=1e9)] = Field(
+        description="After how many seconds the task is due again."
+    )
+
+
+class LineInput(Input):
+    """A line that the attempt logs."""
+
+    level: Literal["INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
+    text: Annotated[str, Field(max_length=100_000, description="Of which 500 characters are kept.")]
+
+
+class LogInput(Input):
+    """Lines that an attempt logs, in their order."""
+
+    version: Version
+    lines: Annotated[list[LineInput], Field(min_length=1, max_length=200)]
 
 
 class Progress(Input):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import OrderedDict
 from typing import Any, Final
 
 from fastapi import Request
 
+from tasklib.core.time.timing import Timing
 from tasklib.errors import TaskLibError
 from tasklib.http.security.audit_entry import ANONYMOUS, action_of, make_entry, storable
 from tasklib.service.audit import AuditLog
@@ -28,9 +28,10 @@ class Refusals:
 
     def __init__(self, log: AuditLog) -> None:
         self._log = log
+        self._timing = log.timing
         self._kinds: OrderedDict[tuple[str | None, ...], tuple[float, int]] = OrderedDict()
         # Callers without a token must not use up the entries of those who have one.
-        self._budgets = {True: _EntryBudget(), False: _EntryBudget()}
+        self._budgets = {True: _EntryBudget(log.timing), False: _EntryBudget(log.timing)}
 
     async def record(self, request: Request, status: int, why: str) -> None:
         """Log that the request was refused, if the status means that; the answer is the same if the log fails."""
@@ -57,7 +58,7 @@ class Refusals:
 
     def _count(self, kind: tuple[str | None, ...]) -> int:
         """How many refusals of this kind there were, this one included."""
-        now = time.monotonic()
+        now = self._timing.monotonic()
         began, count = self._kinds.pop(kind, (now, 0))
         if now - began > ALIKE_SECONDS:
             began, count = now, 0
@@ -70,14 +71,15 @@ class Refusals:
 class _EntryBudget:
     """The entries that may still be written in this minute."""
 
-    def __init__(self) -> None:
-        self._minute = time.monotonic()
+    def __init__(self, timing: Timing) -> None:
+        self._timing = timing
+        self._minute = self._timing.monotonic()
         self._written = 0
         self.left_out = 0
 
     def take(self) -> bool:
         """Whether one more may be written; counts those that may not."""
-        now = time.monotonic()
+        now = self._timing.monotonic()
         if now - self._minute >= 60:
             self._minute, self._written = now, 0
         if self._written >= ENTRIES_PER_MINUTE:

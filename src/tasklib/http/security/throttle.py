@@ -6,6 +6,7 @@ from collections import OrderedDict
 from typing import Final
 
 from tasklib.core.limits import TokenBucket
+from tasklib.core.time.timing import Timing
 
 CALLERS: Final = 10_000
 
@@ -13,8 +14,9 @@ CALLERS: Final = 10_000
 class Throttle:
     """A bucket of tasks for each caller, filled at the rate, holding one second's worth and at least one."""
 
-    def __init__(self, rate: float) -> None:
+    def __init__(self, rate: float, timing: Timing) -> None:
         self._rate = rate
+        self._timing = timing
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def take(self, caller: str, count: int = 1) -> float:
@@ -24,7 +26,7 @@ class Throttle:
         """
         if not self._rate:
             return 0.0
-        bucket = self._buckets.pop(caller, None) or TokenBucket(self._rate)
+        bucket = self._buckets.pop(caller, None) or TokenBucket(self._rate, self._timing.monotonic)
         self._buckets[caller] = bucket
         if len(self._buckets) > CALLERS:
             self._buckets.popitem(last=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import time
+import math
 from collections import OrderedDict
 from collections.abc import Awaitable
 from typing import Final, TypeVar
@@ -22,22 +22,15 @@ PATIENCE_SECONDS: Final = 3.0
 T = TypeVar("T")
 
 
-async def _within(asked: Awaitable[T]) -> T:
-    """The answer; a database that gives none soon counts as away, so that callers are not kept for its timeouts."""
-    try:
-        return await asyncio.wait_for(asked, PATIENCE_SECONDS)
-    except TimeoutError:
-        raise DatabaseUnavailable(f"the database did not answer for {PATIENCE_SECONDS:g} s; see that it runs") from None
-
-
 class TokenCheck:
     """Checks whether tokens are valid."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
+        self._timing = tokens.timing
         self._good: OrderedDict[str, tuple[Token, float]] = OrderedDict()
         self._seen_any = False
-        self._none_until = 0.0
+        self._none_until = -math.inf
         self._asking = asyncio.Lock()
         self._next_answer: asyncio.Task[bool] | None = None
 
@@ -47,12 +40,12 @@ class TokenCheck:
             return None
         hashed = hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
         known = self._good.get(hashed)
-        if known is not None and known[1] > time.monotonic() and not uncached:
+        if known is not None and known[1] > self._timing.monotonic() and not uncached:
             return known[0]
-        token = await _within(self._tokens.ause(secret))
+        token = await self._within(self._tokens.ause(secret))
         self._good.pop(hashed, None)
         if token is not None:
-            self._good[hashed] = (token, time.monotonic() + REMEMBER_SECONDS)
+            self._good[hashed] = (token, self._timing.monotonic() + REMEMBER_SECONDS)
             while len(self._good) > REMEMBER_TOKENS:
                 self._good.popitem(last=False)
         return token
@@ -63,18 +56,18 @@ class TokenCheck:
         A no is cached for a quarter of a second: a query for each new task costs half as much as storing it.
         Concurrent requests share one query, which is sent after all of them have arrived.
         """
-        if self._seen_any or time.monotonic() < self._none_until:
+        if self._seen_any or self._timing.monotonic() < self._none_until:
             return self._seen_any
         if self._next_answer is None:
             self._next_answer = asyncio.create_task(self._ask())
             # If everybody who waits for it leaves, asyncio would log its error.
             self._next_answer.add_done_callback(lambda asked: asked.cancelled() or asked.exception())
-        return await _within(asyncio.shield(self._next_answer))
+        return await self._within(asyncio.shield(self._next_answer))
 
     async def _ask(self) -> bool:
         async with self._asking:
             self._next_answer = None
-            asked_at = time.monotonic()
+            asked_at = self._timing.monotonic()
             self._seen_any = self._seen_any or await self._tokens.aany_exists()
             self._none_until = asked_at + REMEMBER_NONE_SECONDS
             return self._seen_any
@@ -82,4 +75,13 @@ class TokenCheck:
     def forget(self) -> None:
         """Clear the cache: a token was created or revoked here."""
         self._good.clear()
-        self._none_until = 0.0
+        self._none_until = -math.inf
+
+    async def _within(self, asked: Awaitable[T]) -> T:
+        """The answer; a database that gives none soon counts as away, so that callers are not kept for its timeouts."""
+        try:
+            async with self._timing.timeout(PATIENCE_SECONDS):
+                return await asked
+        except TimeoutError:
+            text = f"the database did not answer for {PATIENCE_SECONDS:g} s; see that it runs"
+            raise DatabaseUnavailable(text) from None

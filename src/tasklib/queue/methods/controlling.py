@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tasklib.core.codec import is_storable, shown
-from tasklib.core.limits import KeyLimit, Limit, Pause, check_budget, is_amount
+from tasklib.core.limits import Budget, KeyLimit, Limit, Pause, check_budget, is_amount
 from tasklib.definition import KEY_RULE, check_name, is_key
 from tasklib.errors import ConfigurationError
 from tasklib.queue.arguments import SLOWEST_RATE, check_whole, is_rate
 from tasklib.queue.base import QueueBase
 from tasklib.queue.sync_async import operation
-from tasklib.storage.operations.limits import budgets, keys, pauses
+from tasklib.storage.operations.limits import budgets as spending
+from tasklib.storage.operations.limits import keys, pauses
 from tasklib.storage.statement import Operation
 
 
@@ -180,13 +181,22 @@ class ControlsTasks(QueueBase):
             ...     ctx.spend("llm-tokens", 800)  # waits without a slot until there are so many
             ...     return question.upper()
         """
-        check_budget(name)
-        rate, usual = _budget_rate(per_minute, per_second)
-        if burst is not None and not (is_amount(burst) and burst > 0 and rate):
-            raise ConfigurationError(f"a burst is a number of tokens above 0, beside a rate, got {burst!r}")
-        yield from budgets.set_budget(name, rate or None, usual if burst is None else float(burst))
+        yield from spending.set_budget(name, *budget_values(name, per_minute, per_second, burst))
 
     aset_budget = set_budget.as_async
+
+    @operation
+    def budgets(self) -> Operation[Sequence[Budget]]:
+        """The budgets that were set, by name, and what is left of each.
+
+        Examples:
+            >>> queue.set_budget("calls", per_second=5, burst=20)
+            >>> [(budget.name, budget.rate, budget.burst) for budget in queue.budgets()]
+            [('calls', 5.0, 20.0)]
+        """
+        return (yield from spending.list_budgets())
+
+    abudgets = budgets.as_async
 
     @operation
     def pauses(self) -> Operation[Sequence[Pause]]:
@@ -200,6 +210,17 @@ class ControlsTasks(QueueBase):
         return (yield from pauses.list_pauses())
 
     apauses = pauses.as_async
+
+
+def budget_values(
+    name: str, per_minute: float | None, per_second: float | None, burst: float | None
+) -> tuple[float | None, float]:
+    """Tokens in a second, None to remove the budget, and how many it holds; values that cannot be are an error."""
+    check_budget(name)
+    rate, usual = _budget_rate(per_minute, per_second)
+    if burst is not None and not (is_amount(burst) and burst > 0 and rate):
+        raise ConfigurationError(f"a burst is a number of tokens above 0, beside a rate, got {burst!r}")
+    return rate or None, usual if burst is None else float(burst)
 
 
 def _budget_rate(per_minute: float | None, per_second: float | None) -> tuple[float, float]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack
+from typing import Any, Final, ParamSpec, TypedDict, TypeVar, Unpack
 
+from tasklib.core.codec import plain
 from tasklib.core.redaction import marked_paths
 from tasklib.core.schedule import Misfire, Overlap, Plan, Schedule
 from tasklib.core.task import NewTask
 from tasklib.core.task_id import TaskId
 from tasklib.definition import TaskOptions, check_name, secrets_of
-from tasklib.errors import TaskDefinitionError
+from tasklib.errors import ConfigurationError, TaskDefinitionError
 from tasklib.queue.methods.submitting import ENQUEUE_MAX_RETRIES, NO_PAYLOAD, SubmitsTasks
 from tasklib.queue.sync_async import operation
 from tasklib.storage.operations import schedules
@@ -57,6 +59,8 @@ class KeepsSchedules(SubmitsTasks):
             kwargs = function.definition.bind((), decided.get("kwargs", {}))
             secrets = list(function.definition.secrets) if kwargs else None
             plan = Plan.over(function.name, **{**decided, "kwargs": kwargs, "secrets": secrets or None})
+            check_name(plan.name)
+            plan = replace(plan, options=_repeatable(plan))
             self.declared_schedules = [each for each in self.declared_schedules if each.name != plan.name] + [plan]
             return function
 
@@ -84,8 +88,7 @@ class KeepsSchedules(SubmitsTasks):
         new = with_secrets(self.new_by_name(task, kwargs), decided.get("secrets") or ())
         given: dict[str, Any] = {**decided, "kwargs": new.kwargs, "secrets": marked_paths(new.headers) or None}
         plan = Plan(name=check_name(name), task=task, cron=cron, every=every, tz=tz, **given)
-        SubmitOptions().with_(**plan.options)
-        return (yield from schedules.put_schedule(plan))
+        return (yield from schedules.put_schedule(replace(plan, options=_repeatable(plan))))
 
     aadd_schedule = add_schedule.as_async
 
@@ -189,3 +192,28 @@ class KeepsSchedules(SubmitsTasks):
         known = TaskOptions() if definition is None else definition.options
         row = self.make_row(plan.task, plan.kwargs, options, known, ENQUEUE_MAX_RETRIES)
         return with_secrets(row, (*secrets_of(definition), *(plan.secrets or ())))
+
+
+def _repeatable(plan: Plan) -> dict[str, Any]:
+    """The options of a plan as they are stored; those that no task of a schedule can have are a ConfigurationError."""
+    given: Any = plan.options
+    start = f"schedule {plan.name!r}: options"
+    if not isinstance(given, Mapping):
+        raise ConfigurationError(f"{start} must be a mapping, such as {{'priority': 5}}, got {given!r}")
+    for name, remedy in _OF_ONE_TASK.items():
+        if name in plan.options:
+            raise ConfigurationError(f"{start} cannot have {name} (got {plan.options[name]!r}): {remedy}")
+    SubmitOptions().with_(**plan.options)
+    stored: dict[str, Any] = plain(dict(plan.options), what=f"options of schedule {plan.name}")
+    return stored
+
+
+_OF_ONE_TASK: Final[Mapping[str, str]] = {
+    "id": "each of its tasks gets an id of its own; leave it out",
+    "connection": "workers submit its tasks, on connections of their own; leave it out",
+    "run_at": "cron, every and starts_at say when it runs",
+    "delay_seconds": "cron, every, starts_at and jitter say when it runs",
+    "expires_at": "every run after that moment would be cancelled; declare @task(expires_after=...) instead",
+    "on_conflict": "a run whose unique_key is held by another task is left out; leave on_conflict out",
+}
+"""Options of a single submission that make no sense for each task of a schedule, and what to do instead."""

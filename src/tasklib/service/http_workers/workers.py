@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 from uuid import UUID
 
-from tasklib.core.lifecycle import Ending
+from tasklib.core.outcome import Cancelled, Outcome, Raised, Released
 from tasklib.core.task import Task
-from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable
+from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, Snooze
 from tasklib.queue import TaskQueue
 from tasklib.queue.base import stop_before_close
 from tasklib.queue.sync_async import operation, single_try
@@ -122,12 +122,18 @@ class HttpWorkers(ServicePart):
         return self._counted(ended, "failed" if ended.task.completed_at else "retried")
 
     async def end_cancelled(self, task_id: UUID, version: int, owner: str, audit: AuditEntry | None = None) -> Task:
-        """End an attempt that was stopped because a person asked to cancel it."""
-        return self._counted(await self._aend(Ending.cancel(str(task_id), version), owner, audit), "cancelled")
+        """End an attempt that was stopped because a person asked to cancel it; InvalidTransition if nobody did."""
+        return self._counted(await self._aend(task_id, version, Cancelled(), owner, audit), "cancelled")
+
+    async def snooze(
+        self, task_id: UUID, version: int, owner: str, *, delay: float, audit: AuditEntry | None = None
+    ) -> Task:
+        """End an attempt that asks to run again after `delay` seconds; it is not spent."""
+        return (await self._aend(task_id, version, Raised(Snooze(delay)), owner, audit)).task
 
     async def release(self, task_id: UUID, version: int, owner: str, audit: AuditEntry | None = None) -> Task:
         """Give a task back; the attempt is not spent."""
-        return (await self._aend(Ending.release(str(task_id), version), owner, audit)).task
+        return (await self._aend(task_id, version, Released(), owner, audit)).task
 
     @operation
     def report(self, task_id: UUID, version: int, owner: str, progress: float, message: str | None) -> Operation[None]:
@@ -135,6 +141,14 @@ class HttpWorkers(ServicePart):
         yield from http_workers.report_for(task_id, version, owner, progress, message)
 
     areport = report.as_async
+
+    @operation
+    def log(self, task_id: UUID, version: int, owner: str, lines: Sequence[tuple[str, str]]) -> Operation[None]:
+        """Keep lines that the attempt has logged, each a level and a text, as `ctx.log` does."""
+        yield from self.queue.secret_places.learn()
+        yield from http_workers.log_for(task_id, version, owner, lines, self.redactor.texts_of)
+
+    alog = log.as_async
 
     async def stop(self) -> None:
         """End what goes on in the background of this event loop; the next worker begins it again."""
@@ -259,8 +273,11 @@ class HttpWorkers(ServicePart):
     _afail = _fail.as_async
 
     @operation
-    def _end(self, ending: Ending, owner: str, audit: AuditEntry | None) -> Operation[Ended]:
-        return (yield from self.audited(http_workers.end_for(ending, owner), audit, _if_ended))
+    def _end(
+        self, task_id: UUID, version: int, outcome: Outcome, owner: str, audit: AuditEntry | None
+    ) -> Operation[Ended]:
+        work = http_workers.end_for(task_id, version, outcome, owner, backoff=self.queue.config.backoff)
+        return (yield from self.audited(work, audit, _if_ended))
 
     _aend = _end.as_async
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Final
 from uuid import uuid4
@@ -27,7 +28,7 @@ class Notices(ServicePart):
         # A name that no task has: of those who know the same names only one is notified.
         self._names = (f"notices for {self._instance}",)
         self._heard = asyncio.Event()
-        self._asked_until = 0.0
+        self._asked_until = -math.inf
         self._unsubscribe: Callable[[], None] | None = None
 
     async def open(self) -> None:
@@ -43,7 +44,7 @@ class Notices(ServicePart):
         if self._unsubscribe is None:
             self._unsubscribe = await asyncio.to_thread(self.database.subscribe, hear)
 
-    async def wait(self, seconds: float) -> bool:
+    async def heard_within(self, seconds: float) -> bool:
         """True as soon as something may have changed since the last call; False after so long without a notice."""
         if self._asked_until < self.timing.monotonic():
             await self._aask()
@@ -51,7 +52,7 @@ class Notices(ServicePart):
         heard = await self.timing.wait(self._heard, seconds)
         if heard:
             self._heard.clear()
-            self._asked_until = 0.0
+            self._asked_until = -math.inf
             await self._astop_asking()
         return heard
 

@@ -10,6 +10,7 @@ from typing import Any
 from tasklib.core.insights.timeline import TimelineEntry, timeline
 from tasklib.core.task import Task
 from tasklib.queue import Id, require_id
+from tasklib.queue.methods.controlling import budget_values
 from tasklib.queue.sync_async import operation
 from tasklib.service.audit import AuditEntry
 from tasklib.service.base import ServicePart
@@ -134,6 +135,23 @@ class Workflows(ServicePart):
         return (yield from self.audited(budgets.take(name, cost), audit, lambda taken: {} if taken.taken else None))
 
     aspend = spend.as_async
+
+    @operation
+    def set_budget(
+        self,
+        name: str,
+        *,
+        per_minute: float | None = None,
+        per_second: float | None = None,
+        burst: float | None = None,
+        audit: AuditEntry | None = None,
+    ) -> Operation[None]:
+        """Set a budget as `TaskQueue.set_budget` does, or remove it."""
+        work = budgets.set_budget(name, *budget_values(name, per_minute, per_second, burst))
+        # A change commits before it wakes who waits, with its entry: there is none to write at the end.
+        yield from self.audited(work, audit, lambda changed: None if changed else {})
+
+    aset_budget = set_budget.as_async
 
     @operation
     def answer(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Final
 
 import psycopg
 from psycopg import errors as pg
@@ -119,8 +121,17 @@ def explain(sqlstate: str | None, text: str) -> StorageError:
             )
         case "23505":  # unique_violation
             return DuplicateKey(f"PostgreSQL refused the statement: {text}")
+        # check_violation, of a domain: it is named after its table and column, in whatever language the server speaks.
+        case "23514" if (domain := _DOMAIN.search(text)) is not None:
+            return StorageError(
+                f"PostgreSQL refused the value for column {domain['column']} of table {domain['table']}: {text}; its "
+                "constraint is described in docs/reference/schema/postgres.sql"
+            )
         case _:
             return StorageError(f"PostgreSQL refused the statement: {text}")
+
+
+_DOMAIN: Final = re.compile(r"\btasklib_(?P<table>tasks|steps)_(?P<column>\w+)")
 
 
 def _unavailable(text: str) -> DatabaseUnavailable:

@@ -51,6 +51,12 @@ def commits_itself(name: str) -> bool:
     return sql.writes and len(parts(name)) == 1 and "RETURNING" not in sql.text
 
 
+@cache
+def writes_unseen(name: str, part: str) -> bool:
+    """Whether Python's sqlite3 takes this part of a statement for one that only reads, though it may write."""
+    return load_sql("sqlite")[name].writes and part.lstrip().startswith("WITH")
+
+
 def bind(params: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters as SQLite keeps them: times and ids as text, and `now` from this machine's clock if not given.
 

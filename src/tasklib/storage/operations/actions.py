@@ -9,7 +9,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from tasklib.core.codec import dumps
-from tasklib.core.lifecycle import ACTIONS, Action, is_parked, is_possible, phase_of, refusal, states_for
+from tasklib.core.lifecycle import ACTIONS, Action, allows, refusal, states_for
 from tasklib.core.queue_info import TaskFilter
 from tasklib.core.task import Task, TaskState
 from tasklib.errors import UniqueConflict
@@ -75,7 +75,7 @@ def retry_task(task_id: UUID, *, from_step: str | None = None, from_scratch: boo
     if started is not None:
         return started
     task = yield from require_task(task_id)
-    if not is_possible(Action.RETRY, phase_of(task)) and not is_parked(task):
+    if not allows(task, Action.RETRY):
         raise refusal(Action.RETRY, task)
     if task.unique_key is not None:
         holder = yield from _live_holder(task)

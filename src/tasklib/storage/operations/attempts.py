@@ -16,12 +16,13 @@ from tasklib.storage.statement import BEGIN, Operation, Row, Statement, recall
 
 
 def complete_tasks(
-    done: Sequence[Completion], *, moment: float | None = None, again: bool = False
+    done: Sequence[Completion], *, moment: float | None = None, again: bool = False, members: bool = False
 ) -> Operation[set[str]]:
     """End attempts in success; returns the ids whose claim had been lost, which changed nothing.
 
     Their moments are compared with `moment`, or with the machine's.  With `again`, after a lost reply, an attempt that
-    is completed already was completed by this call.
+    is completed already was completed by this call.  With `members`, on PostgreSQL alone, a statement ends them that
+    counts children for the workflows that wait for them: the same result, and cheaper than a trigger for each.
     """
     again = yield from _is_repeated(again)
     moment = time.monotonic() if moment is None else moment
@@ -32,7 +33,7 @@ def complete_tasks(
         f"{'' if d.progress is None else _last_report(*d.progress)}}}"
         for d in sorted(done, key=lambda d: d.task_id)
     )
-    rows = yield Statement("complete_tasks", {"batch": f"[{batch}]"})
+    rows = yield Statement("complete_members" if members else "complete_tasks", {"batch": f"[{batch}]"})
     # Fewer rows are sent and read when each has many ids.
     refused = {d.task_id for d in done}.difference(*(row["ids"].split(",") for row in rows if row["ids"]))
     if refused and again:

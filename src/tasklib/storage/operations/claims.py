@@ -187,7 +187,8 @@ def _claim_plainly(claim: Claim) -> Operation[Claimed | None]:
         return None
     claimed = yield from _plainly(row, claim)
     missed = not claimed.tasks and row["seen"] > 0 and row["registered"]
-    exhausted = claimed.exhausted and not missed
+    # A row that was locked and not taken had just been written: others may be due after it.
+    exhausted = claimed.exhausted and not missed and row["locked"] < claim.limit
     return replace(claimed, contended=missed, next_due_in=row["next_due_in"], exhausted=exhausted)
 
 

@@ -5,18 +5,20 @@ Only the caller that registered an instance may claim, send heartbeats, end atte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
 
+from tasklib.core.calls.task_logger import fitting
 from tasklib.core.codec import dumps, loads
 from tasklib.core.lifecycle import Ending
-from tasklib.core.outcome import Reported, TimedOut, completed, decide
+from tasklib.core.outcome import Cancelled, Outcome, Reported, TimedOut, completed, decide
+from tasklib.core.redaction import Texts
 from tasklib.core.retry import Backoff
-from tasklib.core.task import Task, TaskState
+from tasklib.core.task import LogLine, Task, TaskState
 from tasklib.core.texts.error_text import ERROR_CHARACTERS, bounded
-from tasklib.errors import ClaimLost
+from tasklib.errors import ClaimLost, InvalidTransition
 from tasklib.storage.operations import attempts, claims, workers
 from tasklib.storage.operations.claims import NO_RETRIES, Claimed, Retries
 from tasklib.storage.operations.clock import read_clock
@@ -225,12 +227,19 @@ def fail_for(
     return (yield from _end(task, ending, owner))
 
 
-def end_for(ending: Ending, owner: str) -> Operation[Ended]:
-    """End an attempt in another way: cancelled as asked, or given back."""
+def end_for(task_id: UUID, version: int, outcome: Outcome, owner: str, *, backoff: Backoff) -> Operation[Ended]:
+    """End an attempt in another way: cancelled as requested, snoozed, or released."""
     yield BEGIN
-    ended = yield from _end((yield from require_task(UUID(ending.task_id))), ending, owner)
+    task = yield from require_task(task_id)
+    if isinstance(outcome, Cancelled) and _is_current(task, version) and task.cancel_requested_at is None:
+        yield from require_holder(task, owner)
+        raise InvalidTransition(task_id, task.state, "stop", "running and somebody has asked to cancel it", _NOT_ASKED)
+    ended = yield from _end(task, replace(decide(task, outcome, backoff), version=version), owner)
     yield Statement("wake_workers")
     return ended
+
+
+_NOT_ASKED: Final = "end the attempt by /complete, /fail, /snooze or /release, or ask for a cancel by /cancel first"
 
 
 def report_for(task_id: UUID, version: int, owner: str, fraction: float, message: str | None) -> Operation[None]:
@@ -240,6 +249,20 @@ def report_for(task_id: UUID, version: int, owner: str, fraction: float, message
         raise ClaimLost(task_id, version, task.state)
     yield from require_holder(task, owner)
     yield from attempts.report_progress([(str(task_id), version, fraction, message)])
+
+
+def log_for(
+    task_id: UUID, version: int, owner: str, lines: Sequence[tuple[str, str]], hide: Callable[[Task], Texts]
+) -> Operation[None]:
+    """Keep lines that an attempt has logged, each a level and a text, cut and without the task's secrets."""
+    task = yield from require_task(task_id)
+    if not _is_current(task, version):
+        raise ClaimLost(task_id, version, task.state)
+    yield from require_holder(task, owner)
+    clock = yield from read_clock()
+    elapsed, texts = max(0.0, (clock - (task.started_at or clock)).total_seconds()), hide(task)
+    kept = [LogLine(task.attempts, elapsed, level, fitting(texts.text(text))) for level, text in lines]
+    yield from attempts.append_log({(str(task_id), version): kept})
 
 
 def _end(task: Task, ending: Ending, owner: str) -> Operation[Ended]:

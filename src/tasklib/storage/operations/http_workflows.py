@@ -198,7 +198,8 @@ def add_children(
         opened = {"id": str(group), "sealed": False, "max_failures": max_failures}
         yield from groups.open_group(task_id, version, row | more, opened, [])
     elif found.state == "open":
-        yield from groups.restart_children(task_id, version, str(group))
+        patience = {"key": key, "seconds": seconds}
+        yield from groups.restart_children(task_id, version, str(group), patience=patience)
     else:
         return (yield from _group_state(attempt, key))
     stored = yield from groups.look_at_group(task_id, version, str(group))

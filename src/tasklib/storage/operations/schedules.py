@@ -39,6 +39,17 @@ def put_schedule(plan: Plan, *, declared_at: datetime | None = None) -> Operatio
     return stored
 
 
+def import_schedule(schedule: Schedule) -> Operation[bool]:
+    """Store a schedule of another database with its next run; False if there is one of that name, which stays."""
+    kept = ("next_run_at", "last_run_at", "paused_at", "paused_by", "created_at")
+    given: dict[str, Any] = {name: getattr(schedule, name) for name in kept}
+    given |= {"name": schedule.name, "plan": dumps(_plan_json(schedule.plan))}
+    given["last_task_id"] = None if schedule.last_task_id is None else str(schedule.last_task_id)
+    # Workers that start there with the code that declares it count as later, and may change and remove it.
+    given["declared_at"] = schedule.created_at if schedule.declared else None
+    return bool((yield Statement("import_schedule", given)))
+
+
 def get_schedule(name: str) -> Operation[Schedule | None]:
     """The schedule of this name, or None."""
     rows = yield Statement("get_schedule", {"name": name})

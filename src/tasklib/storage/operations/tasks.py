@@ -28,15 +28,19 @@ def submit_tasks(
 
     `created_at` is filled with when each new row was made; `entries` go to the audit log in the same statement.
 
-    A task whose unique key is held by a live task follows its own `on_conflict`.  A task whose id is stored already
-    counts as created: it is a submission repeated after a lost reply.
+    A task whose unique key is held by a live task follows its own `on_conflict`.  One whose id is stored already was
+    stored by an earlier try of this call, whose reply was lost, and counts as created; or before this call, where the
+    caller has chosen the id.
     """
-    if entries is not None:
+    is_repeated = False
+    if entries is not None or any(n.is_id_given for n in new):
         memory = yield from recall()
-        if "sent" in memory and (yield from get_task(new[0].id)) is not None:
-            entries = None  # stored with the tasks by the try whose reply was lost
+        is_repeated = "sent" in memory
         memory["sent"] = True
-    if len(new) == 1 and new[0].unique_key is None and entries is None and created_at is None:
+    if entries is not None and is_repeated and (yield from get_task(new[0].id)) is not None:
+        entries = None  # stored with the tasks by the try whose reply was lost
+    plain = new[0].unique_key is None and not new[0].is_id_given
+    if len(new) == 1 and plain and entries is None and created_at is None:
         yield Statement("insert_task", _values(new[0]))
         return [TaskId(new[0].id)]
     answers: dict[UUID, TaskId] = {}
@@ -56,7 +60,8 @@ def submit_tasks(
         if len(rows) == len(waiting):
             break
         inserted = {uuid(row["id"]) for row in rows}
-        waiting = yield from _settle_conflicts([n for n in waiting if n.id not in inserted], answers)
+        refused = [n for n in waiting if n.id not in inserted]
+        waiting = yield from _settle_conflicts(refused, answers, is_repeated=is_repeated)
         if not waiting:
             break
     else:
@@ -162,7 +167,9 @@ def columns_of(new: NewTask) -> dict[str, Any]:
     return required | {key: value for key, value in optional.items() if value}
 
 
-def _settle_conflicts(refused: Sequence[NewTask], answers: dict[UUID, TaskId]) -> Operation[list[NewTask]]:
+def _settle_conflicts(
+    refused: Sequence[NewTask], answers: dict[UUID, TaskId], *, is_repeated: bool
+) -> Operation[list[NewTask]]:
     """Resolve each task that was not inserted by its own `on_conflict`; returns those whose conflict is over."""
     keys = [{"id": str(n.id), "name": n.name, "unique_key": n.unique_key} for n in refused]
     rows = yield Statement("find_live_keys", {"keys": dumps(keys)})
@@ -172,6 +179,9 @@ def _settle_conflicts(refused: Sequence[NewTask], answers: dict[UUID, TaskId]) -
     again: list[NewTask] = []
     for task in refused:
         found = holders.get(task.id)
+        if found and any(uuid(row["id"]) == task.id for row in found):
+            answers[task.id] = TaskId(task.id, created=is_repeated or not task.is_id_given)
+            continue
         answer = (yield from _settle(task, found)) if found else None
         if answer is None:
             again.append(task)
@@ -181,8 +191,6 @@ def _settle_conflicts(refused: Sequence[NewTask], answers: dict[UUID, TaskId]) -
 
 
 def _settle(task: NewTask, found: Sequence[Row]) -> Operation[TaskId | None]:
-    if any(uuid(row["id"]) == task.id for row in found):
-        return TaskId(task.id)
     holder: Mapping[str, Any] = found[0]
     existing, key = uuid(holder["id"]), task.unique_key or ""
     match task.on_conflict:
@@ -203,7 +211,8 @@ def _settle(task: NewTask, found: Sequence[Row]) -> Operation[TaskId | None]:
                 yield Statement("wake_workers")
                 return TaskId(uuid(rows[0]["id"]), created=False)
             if holder["marks"] is not None:
-                raise UniqueConflict(task.name, key, existing, "it is a workflow that has begun and cannot be replaced")
+                reason = "it is a workflow that has begun, or one waits for its end, and cannot be replaced"
+                raise UniqueConflict(task.name, key, existing, reason)
             if holder["state"] == TaskState.RUNNING:
                 raise UniqueConflict(task.name, key, existing, "it is running and cannot be replaced")
             return None

@@ -257,7 +257,7 @@ class Attempt:
             text = encode_result(result, limit=self._runner.settings.max_result_bytes)
         except BaseException as error:  # noqa: BLE001  the serializers of the user's types run here
             return self.raised(error)
-        return completed(self.task, text, self.started, self._runner.settings.timing.monotonic(), self._progress)
+        return completed(self.task, text, self.started, self._runner.settings.timing.monotonic(), self.progress)
 
     def raised(self, error: BaseException) -> Ended:
         """How one ended whose function has raised: a failure, whatever it was, unless it was asked to stop."""
@@ -290,7 +290,7 @@ class Attempt:
         if not self.is_ended:
             self.is_ended = True
             if isinstance(ended, Ending):
-                ended = replace(ended, progress=self._progress)
+                ended = replace(ended, progress=self.progress)
             self._runner.ended(self, ended)
 
     def _decided(self, error: BaseException | None = None) -> Ending | None:
@@ -305,7 +305,8 @@ class Attempt:
         return ending.redacted(self.context.hide.text).between(self.started, settings.timing.monotonic())
 
     @property
-    def _progress(self) -> Progress | None:
+    def progress(self) -> Progress | None:
+        """What it has reported last; None if nothing."""
         return None if self._context is None else self._context.reported
 
     def _record_line(self, level: str, text: str) -> None:

@@ -9,6 +9,7 @@ import asyncio
 import dataclasses
 import logging
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tasklib.core.lifecycle import Ending
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 AHEAD_SECONDS = 0.01
 """Tasks are sent ahead to a child for about as long as this."""
-MAX_AHEAD = 32
+MAX_AHEAD = 128
 SMOOTHING = 0.2
 
 log = logging.getLogger("tasklib.worker")
@@ -118,6 +119,24 @@ class ChildProcesses(Executor):
             if left:
                 log.error("%d child processes do not end; the system does not let them", len(left))
         self._orphan_killer.close()
+
+    def completed(self, ends: Sequence[tuple[Job, Completion]]) -> None:
+        """Tasks have ended in success, each once: they are recorded together, and their slots are used together."""
+        settled: list[tuple[Attempt, Completion]] = []
+        for job, completion in ends:
+            attempt = job.attempt
+            if attempt.stop_reason is not None or attempt.is_ended:
+                self.over(job, completion)
+                continue
+            del self._jobs[attempt]
+            self._took(attempt.task.name, completion.ended - completion.started)
+            attempt.settle()
+            settled.append((attempt, completion))
+        if settled:
+            ends[0][0].runner.completed(settled)
+            for attempt, _ in settled:
+                if attempt.work is not None:
+                    attempt.work.set_result(None)
 
     def over(self, job: Job, result: Any) -> None:
         """A task has ended, once: with its Completion or Ending, COMMITTED, an exception, or None if it was ended."""
@@ -212,21 +231,21 @@ class ChildProcesses(Executor):
 
     def _nearly_idle(self, name: str, limit: int | None) -> Child | None:
         """The child with the fewest tasks before it that a task of this name would not have to wait for."""
-        depth = self._depth(name)
-        if depth < 2:
+        fewest, found = self._depth(name), None
+        if fewest < 2:
             return None
-        fitting = (
-            child
-            for child in self._children
-            if len(child.jobs) < depth
-            and not child.leaving
-            and not child.recalled
-            and child.memory_limit_mb == limit
-            and child.tasks < self._settings.max_tasks_per_child
-            and name in child.loaded
-            and (not child.jobs or self._depth(child.jobs[0].task.name) > 1)
-        )
-        return min(fitting, key=lambda child: len(child.jobs), default=None)
+        for child in self._children:
+            jobs = child.jobs
+            if (
+                len(jobs) < fewest
+                and not (child.leaving or child.recalled or child.is_behind)
+                and child.memory_limit_mb == limit
+                and child.tasks < self._settings.max_tasks_per_child
+                and name in child.loaded
+                and (not jobs or jobs[0].task.name == name or self._depth(jobs[0].task.name) > 1)
+            ):
+                fewest, found = len(jobs), child
+        return found
 
     def _depth(self, name: str) -> int:
         """How many tasks of a name a child may be given at once."""

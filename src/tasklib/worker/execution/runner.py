@@ -14,6 +14,7 @@ from tasklib.core.outcome import Completion, Raised, decide
 from tasklib.core.redaction import Redactor
 from tasklib.definition import TaskOptions
 from tasklib.errors import TaskNotRegistered
+from tasklib.storage.operations.workflows.groups import BEFORE, MEMBER
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.control import WorkerControl
 from tasklib.worker.execution.attempt import Attempt, AttemptSettings, Ended, Executor
@@ -170,6 +171,11 @@ class Runner:
             self.held.give_back(self.finisher)
         else:
             self.start_held()
+
+    @property
+    def holds_children(self) -> bool:
+        """Whether the end of something that is held, or not recorded yet, may be what a workflow waits for."""
+        return any(task.marks & (MEMBER | BEFORE) for task in (*self.held.tasks(), *self.finisher.unrecorded()))
 
     @property
     def has_too_much_stuck(self) -> bool:

@@ -66,7 +66,7 @@ class Claimer:
         self._generation = 0
         """Sent with each claim: one of an earlier generation, which this instance gave up on, takes nothing."""
         self.unregistered = False
-        """Set when a claim was refused because this instance was declared dead."""
+        """Set for good when a claim was refused or a heartbeat not known: this instance was declared dead."""
 
     def notified(self, event: str) -> None:
         """Look for work, unless the notification is for another worker."""
@@ -118,6 +118,10 @@ class Claimer:
         """Claim once and start the tasks; a notification for more than fits here is passed on to another worker."""
         notified, self._notified = self._notified, False
         claimed = await self.claim(wanted)
+        # A claim may be answered after a heartbeat that found this instance declared dead: what it took, others run.
+        self.unregistered |= not claimed.registered
+        if self.unregistered:
+            return claimed
         self._runner.hold(claimed.tasks)
         self._hold_less_beside_suspects(claimed)
         # Before they begin: a slot that one of them frees at once is no reason to look again.
@@ -202,8 +206,7 @@ class Claimer:
 
     async def _look_again(self, claimed: Claimed) -> None:
         """Wait for as long as there is nothing to claim."""
-        self.unregistered = not claimed.registered
-        if claimed.tasks and not (claimed.exhausted and self._notify_until):
+        if self.unregistered or (claimed.tasks and not (claimed.exhausted and self._notify_until)):
             return
         if claimed.contended:
             await self._timing.sleep(random.uniform(0, CONTENDED_SECONDS))
@@ -242,7 +245,7 @@ class Claimer:
             # A notification of PostgreSQL is of a task; SQLite's watcher tells of every change, also of our heartbeats.
             if not polls or (woken and self._database.dialect == "postgres"):
                 return
-            if self._control.is_stopping or not self._instance.fence.may_claim:
+            if self._control.is_stopping or self.unregistered or not self._instance.fence.may_claim:
                 return
             seen = await self._look_around(poll)
             if seen.may_claim or not self._notify_until:

@@ -15,6 +15,7 @@ from tasklib.core.retry import OUTAGE_PAUSE
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError
 from tasklib.storage.database import Database
 from tasklib.storage.operations import attempts
+from tasklib.storage.operations.workflows.groups import MEMBER
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.control import WorkerControl
 from tasklib.worker.recording.metrics import Metrics
@@ -153,15 +154,26 @@ class Finisher:
     async def _send(self, batch: Ends, *, again: bool) -> set[str]:
         """Write the batch; returns the ids of those that were no longer ours."""
         refused: set[str] = set()
-        if completions := [ended for _, ended in batch if isinstance(ended, Completion)]:
-            refused |= await self._database.arun(
-                lambda: attempts.complete_tasks(completions, moment=self._timing.monotonic(), again=again)
-            )
+        counts_members = self._database.dialect == "postgres"
+        plain: list[Completion] = []
+        members: list[Completion] = []
+        for task, ended in batch:
+            if isinstance(ended, Completion):
+                is_member = counts_members and task is not None and task.marks & MEMBER
+                (members if is_member else plain).append(ended)
+        for completions in filter(None, (plain, members)):
+            refused |= await self._complete(completions, again=again, members=completions is members)
         if endings := [ended for _, ended in batch if isinstance(ended, Ending)]:
             refused |= await self._database.arun(
                 lambda: attempts.end_attempts(endings, moment=self._timing.monotonic(), again=again)
             )
         return refused
+
+    async def _complete(self, completions: Sequence[Completion], *, again: bool, members: bool) -> set[str]:
+        moment = self._timing.monotonic
+        return await self._database.arun(
+            lambda: attempts.complete_tasks(completions, moment=moment(), again=again, members=members)
+        )
 
 
 def _is_final(ended: Completion | Ending) -> bool:

@@ -45,7 +45,7 @@ class Recovery(Periodic):
         self._lease_patience = max(config.worker_timeout_seconds, LEASE_PATIENCE * config.lock_timeout_seconds)
         self._heartbeat = heartbeat
         self._poll_batch = poll_batch or PollBatch(queue.database, queue.timing)
-        self._watch = Watch()
+        self._watch = Watch(config.worker_timeout_seconds)
         self.fleet = 1
         """How many workers are alive, as far as this one has looked."""
         self._orphans_before: int | None = None

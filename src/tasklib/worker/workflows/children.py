@@ -34,7 +34,11 @@ class ChildLogic(History):
         bound: BoundTask[Any] = call
         if bound.results:
             raise ConfigurationError("node.result is for tasks of a flow: flow.add(task.bind(node.result))")
-        _refuse_unique(bound.new)
+        if bound.new.unique_key is not None and bound.new.on_conflict != "return":
+            raise ConfigurationError(
+                f"task {bound.new.name!r} has on_conflict={bound.new.on_conflict!r}, and ctx.run follows the task that "
+                "holds its unique key; leave on_conflict out"
+            )
         seconds = None if timeout_seconds is None else seconds_of(timeout_seconds)
         undo = undo_of(options, self.context.task.priority)
         key, number = self._take_key(options.name or bound.new.name, options)
@@ -69,19 +73,19 @@ class ChildLogic(History):
         values = ValueType(
             f"task {call.new.name!r}", return_annotation(call.submitter.definition.function), self._max_value_bytes
         )
+        if found is not None and found.state != "open":
+            return self._ended_child(key, found.state, found.value, found.error, values)
+        group = str(uuid4()) if found is None else found.value["group"]
+        rows = rows_of([self._child(call.new, group, 0)])
         if found is None:
-            group = str(uuid4())
             row = self._row(key, number, "run", digest, 0)
             row |= {"until_in": seconds, "value": {"group": group}, "undo": undo}
-            rows = rows_of([self._child(call.new, group, 0)])
             opened = {"id": group, "sealed": True, "max_failures": None}
             step = self._finished(row, self._timing.monotonic())
             yield Ask("open_group", {"step": step, "group": opened, "rows": rows})
             self._remember(row)
-        elif found.state != "open":
-            return self._ended_child(key, found.state, found.value, found.error, values)
         else:
-            yield Ask("restart_children", {"group": found.value["group"]})
+            yield Ask("restart_children", {"group": group, "rows": rows, **patience(key, seconds)})
         answer = yield from self._await_children(key, number, "run", call.new.name)
         return self._ended_child(key, answer["state"], answer["value"], answer["error"], values)
 
@@ -108,7 +112,7 @@ class ChildLogic(History):
             return self._group(key, found.state, found.value, found.error, task)
         else:
             group = found.value["group"]
-            yield Ask("restart_children", {"group": group})
+            yield Ask("restart_children", {"group": group, **patience(key, seconds)})
         stored = yield Ask("look_at_group", {"group": group})
         if not stored["sealed"]:
             yield from self._store_children(group, stored["total"], task, inputs)
@@ -125,7 +129,7 @@ class ChildLogic(History):
         while chunk := list(itertools.islice(rows, CHUNK)):
             skipped = max(0, min(len(chunk), stored - index))
             new = [
-                self._child(task.bind_row(position, row), group, position)
+                self._child(_without_key(task.bind_row(position, row)), group, position)
                 for position, row in enumerate(chunk[skipped:], index + skipped)
             ]
             if new:
@@ -146,7 +150,6 @@ class ChildLogic(History):
 
     def _child(self, new: NewTask, group: str, index: int) -> NewTask:
         """The child as it is stored: with an id that a repeated request gives again, and its parent's priority."""
-        _refuse_unique(new)
         priority = new.priority or self.context.task.priority
         return replace(new, id=uuid5(UUID(group), str(index)), priority=priority)
 
@@ -170,6 +173,11 @@ class ChildLogic(History):
         return Group(value["group"], **counts, results=StoredResults.of(self.database, read))
 
 
+def patience(key: str, seconds: float | None) -> dict[str, Any]:
+    """How long an open step is waited for if it was opened again."""
+    return {"patience": {"key": key, "seconds": seconds}}
+
+
 def not_completed(key: str, error: Mapping[str, Any]) -> Exception:
     """Why the children did not end as they should."""
     if error.get("type") == "WaitTimeout":
@@ -185,12 +193,13 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _refuse_unique(new: NewTask) -> None:
+def _without_key(new: NewTask) -> NewTask:
     if new.unique_key is not None:
         raise ConfigurationError(
-            f"task {new.name!r} has the unique key {new.unique_key!r}, and a child belongs to its workflow alone; "
-            "leave the key out, or submit it and wait for an event"
+            f"task {new.name!r} has the unique key {new.unique_key!r}, and children of ctx.map have none; leave the "
+            "key out, or run them one by one with ctx.run, which follows the task that holds the key"
         )
+    return new
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from tasklib.core.calls.groups import Group
 from tasklib.core.calls.steps import StepOptions
 from tasklib.errors import seconds_of
 from tasklib.queue.methods.flows import Flow
-from tasklib.worker.workflows.children import ChildLogic, not_completed
+from tasklib.worker.workflows.children import ChildLogic, not_completed, patience
 from tasklib.worker.workflows.effects import Ask, Logic
 from tasklib.worker.workflows.undo import undo_of
 
@@ -45,7 +45,7 @@ class FlowLogic(ChildLogic):
         elif found.state != "open":
             return self._ended_flow(key, found.state, found.value, found.error)
         else:
-            yield Ask("restart_children", {"group": found.value["group"]})
+            yield Ask("restart_children", {"group": found.value["group"], **patience(key, seconds)})
         answer = yield from self._await_children(key, number, "flow", flow.name)
         return self._ended_flow(key, answer["state"], answer["value"], answer["error"])
 

@@ -7,7 +7,7 @@ import concurrent.futures
 import contextvars
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from tasklib.core.calls.own_tasks import own_task
@@ -51,11 +51,20 @@ REQUESTS: Final[Mapping[str, Callable[..., Operation[Any]]]] = {
     "add_members": lambda task, group, before, rows: groups.add_members(task.id, task.version, group, before, rows),
     "look_at_group": lambda task, group: groups.look_at_group(task.id, task.version, group),
     "seal_group": lambda task, group: groups.seal_group(task.id, task.version, group),
-    "restart_children": lambda task, group: groups.restart_children(task.id, task.version, group),
+    "restart_children": lambda task, group, **more: groups.restart_children(task.id, task.version, group, **more),
     "spend": lambda task, step, name, cost: budgets.spend(task.id, task.version, step, name, cost),
     "now": lambda task: steps_.read_time(),
 }
 """What can be asked beside recording, with JSON parameters, so that child processes can ask too."""
+
+
+class Recording(NamedTuple):
+    """A step to record, and who waits for that."""
+
+    step: dict[str, Any]
+    recorded: asyncio.Future[bool]
+    marked: bool
+    """Whether the task's row says already all that the step says about the task."""
 
 
 class Journal:
@@ -64,7 +73,7 @@ class Journal:
     def __init__(self, database: Database, control: WorkerControl) -> None:
         self._database = database
         self._timing = control.timing
-        self._waiting: list[tuple[dict[str, Any], asyncio.Future[bool]]] = []
+        self._waiting: list[Recording] = []
         self._writing: asyncio.Task[None] | None = None
         self._answering: set[asyncio.Task[None]] = set()
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -75,7 +84,7 @@ class Journal:
         if request.name == "record":
             return await self._record(task, dict(request.params))
         make = REQUESTS[request.name]
-        answer = await self._persist(lambda: make(task, **request.params))
+        answer: Any = await self._persist(lambda: make(task, **request.params))
         if request.name in ("open_wait", "open_group"):
             task.marks |= HAS_STEPS | (groups.OWNER if request.name == "open_group" else 0)
             task.marks |= HAS_UNDOS if request.params["step"].get("undo") else 0
@@ -107,7 +116,8 @@ class Journal:
 
     async def _record(self, task: ClaimedTask, step: dict[str, Any]) -> None:
         recorded: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.append((step | {"task_id": task.id, "version": task.version}, recorded))
+        marked = task.marks & HAS_STEPS > 0 and task.retry_count == 0 and not step.get("undo")
+        self._waiting.append(Recording(step | {"task_id": task.id, "version": task.version}, recorded, marked))
         if self._writing is None or self._writing.done():
             self._writing = contextvars.Context().run(own_task, self._write())
         if not await recorded:
@@ -122,23 +132,24 @@ class Journal:
             batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
             await self._write_batch(batch)
 
-    async def _write_batch(self, batch: list[tuple[dict[str, Any], asyncio.Future[bool]]]) -> None:
-        steps = [step for step, _ in batch]
+    async def _write_batch(self, batch: list[Recording]) -> None:
+        steps = [each.step for each in batch]
+        marked = self._database.dialect == "postgres" and all(each.marked for each in batch)
         try:
-            refused = await self._persist(lambda: steps_.try_record_steps(steps))
+            refused = await self._persist(lambda: steps_.try_record_steps(steps, marked=marked))
         except Exception as error:  # noqa: BLE001  whatever it is, it belongs to one of the steps
             if len(batch) > 1:
                 # One that cannot be stored must not fail the others.
                 for each in batch:
                     await self._write_batch([each])
-            elif not batch[0][1].done():
-                batch[0][1].set_exception(error)
+            elif not batch[0].recorded.done():
+                batch[0].recorded.set_exception(error)
             return
         except BaseException:
-            for _, recorded in batch:
-                recorded.cancel()
+            for each in batch:
+                each.recorded.cancel()
             raise
-        for step, recorded in batch:
+        for step, recorded, _ in batch:
             if not recorded.done():
                 recorded.set_result((step["task_id"], step["key"]) not in refused)
 

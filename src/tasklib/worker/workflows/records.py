@@ -6,9 +6,11 @@ import hashlib
 import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from tasklib.core.codec import dumps, encode_result, hides_secret, loads, shown
 from tasklib.definition.compiling import Compiled, compile_type
@@ -101,21 +103,39 @@ class ValueType:
         return text, self.read(loads(text))
 
 
-@lru_cache(maxsize=1024)
 def _compiled(what: str, annotation: Any) -> Compiled:
+    """The type as Pydantic compiles it, once for all steps of that type: it takes longer than to record a step."""
+    with suppress(TypeError, TaskDefinitionError):  # it cannot be hashed, or the error below says for which step
+        # Its text too, because unions are equal in any order and not the same.
+        return _compiled_once(annotation, str(annotation))
     try:
         return compile_type(what, annotation)
     except TaskDefinitionError as error:
         raise TaskDefinitionError(f"{error}; the value of a step is recorded, so it must have a JSON form") from error
 
 
+@lru_cache(maxsize=1024)
+def _compiled_once(annotation: Any, text: str) -> Compiled:
+    return compile_type(text, annotation)
+
+
 def return_annotation(function: Callable[..., Any]) -> Any:
     """What the function says that it returns; Any where it says nothing that can be resolved."""
     target = underlying(function)
+    with suppress(TypeError):  # no weak references to it, or no hash
+        if (known := _RETURNS.get(target)) is not None:
+            return known
     try:
-        return typing.get_type_hints(target, include_extras=True).get("return", Any)
+        found = typing.get_type_hints(target, include_extras=True).get("return", Any)
     except Exception:  # noqa: BLE001  annotations may name what is imported for type checkers only
         return Any
+    with suppress(TypeError):
+        _RETURNS[target] = found
+    return found
+
+
+_RETURNS: Final[WeakKeyDictionary[Callable[..., Any], Any]] = WeakKeyDictionary()
+"""What functions return, as long as they live: a step is asked for it each time."""
 
 
 def digest_of(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:

@@ -8,34 +8,26 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from tasklib.core.limits import Budget
 from tasklib.errors import ClaimLost, ConfigurationError
 from tasklib.storage.operations.workflows.steps import notify_woken, record_steps
-from tasklib.storage.statement import BEGIN, Operation, Statement
+from tasklib.storage.statement import BEGIN, COMMIT, Operation, Statement
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """A budget, and what is left of it now."""
-
-    name: str
-    rate: float
-    """Tokens that come in a second."""
-    burst: float
-    """Tokens that it holds at most."""
-    tokens: float
-
-
-def set_budget(name: str, rate: float | None, burst: float | None) -> Operation[None]:
-    """Store a budget, or remove it with None; who waits for it looks again if that changed something.
+def set_budget(name: str, rate: float | None, burst: float | None) -> Operation[bool]:
+    """Store a budget, or remove it with None; who waits for it looks again if that changed something, which it returns.
 
     The two statements commit apart: a spender locks its task and then the budget, never the other way round.
     """
+    yield BEGIN
     if rate is None:
         changed = yield Statement("remove_budget", {"name": name})
     else:
         changed = yield Statement("set_budget", {"name": name, "rate": rate, "burst": burst})
     if changed:
+        yield COMMIT
         yield from notify_woken((yield Statement("wake_for_budget", {"name": name})))
+    return bool(changed)
 
 
 def list_budgets() -> Operation[list[Budget]]:

@@ -93,18 +93,18 @@ def count_failures(which: TaskFilter) -> Operation[int]:
 
 
 def count_by_state() -> Operation[QueueStats]:
-    """How many tasks are in each state, in all and by name."""
+    """How many tasks are in each state, in all and by name; each name has every state, also with none in it."""
     rows = yield Statement("count_by_state")
     by_name: dict[str, dict[str, int]] = {}
-    totals = dict.fromkeys([*TaskState, "delayed", "waiting", "retrying"], 0)
+    totals = dict.fromkeys([*map(str, TaskState), "delayed", "waiting", "retrying"], 0)
+    none = totals.copy()
     for row in rows:
-        of_name = by_name.setdefault(row["name"], {})
+        of_name = by_name.setdefault(row["name"], none.copy())
         parts = (("delayed", row["delayed"]), ("waiting", row["suspended"]), ("retrying", row["retrying"]))
         for key, count in ((row["state"], row["count"]), *parts):
             totals[key] += count
-            if count:
-                of_name[key] = of_name.get(key, 0) + count
-    return QueueStats(**{str(key): count for key, count in totals.items()}, by_name=by_name)
+            of_name[key] += count
+    return QueueStats(**totals, by_name=by_name)
 
 
 def filter_params(which: TaskFilter) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from tasklib.core.json_schema import misfit
 from tasklib.core.lifecycle import phase_of
 from tasklib.errors import ClaimLost, ConfigurationError, InvalidPayload, InvalidTransition, TaskNotFound
 from tasklib.storage.operations.tasks import get_task
-from tasklib.storage.operations.workflows.steps import notify_woken, record_steps
+from tasklib.storage.operations.workflows.steps import notify_woken, open_step
 from tasklib.storage.rows import RowReader, json_value, moment, uuid
 from tasklib.storage.statement import BEGIN, COMMIT, DONE_BEFORE, Operation, Row, Statement, recall
 
@@ -68,8 +68,8 @@ def withdraw(name: str) -> Operation[bool]:
 def open_wait(task_id: str, version: int, step: Mapping[str, Any], events: Sequence[str]) -> Operation[None]:
     """Record an open step that waits for events."""
     yield BEGIN
-    yield from record_steps([{**step, "task_id": task_id, "version": version}])
-    if events:
+    is_open = yield from open_step({**step, "task_id": task_id, "version": version})
+    if events and is_open:
         yield Statement("open_waits", {"id": task_id, "key": step["key"], "events": dumps(list(events))})
 
 
@@ -91,7 +91,9 @@ def take_event(task_id: str, version: int, key: str, events: Sequence[str]) -> O
         state = "failed"
         late = dumps({"type": "WaitTimeout", "message": "nothing came in time"})
         batch = dumps([{"id": task_id, "key": key}])
-        yield Statement("fill_steps", {"batch": batch, "state": state, "value": None, "error": late, "note": None})
+        # Of a step that waits for children the value says which, and a retry waits for them again.
+        filled = {"value": step["value"], "error": late, "note": None}
+        yield Statement("fill_steps", {"batch": batch, "state": state, **filled})
     error = json_value(step["error"]) if state == step["state"] else {"type": "WaitTimeout"}
     return {"state": state, "value": value, "error": error, "left": step["left"]}
 
@@ -108,15 +110,16 @@ def deliver_event(event_id: int) -> Operation[None]:
     while True:
         yield BEGIN
         waits = yield Statement("find_waits", {"name": event["name"], "task_id": None, "limit": CHUNK})
-        if not waits:
-            yield Statement("mark_delivered", {"id": event_id})
-            yield COMMIT
-            return
         steps = [(str(row["task_id"]), row["key"]) for row in waits]
-        yield from _lock(steps)
-        yield from _fill(steps, event["payload"], event["name"])
-        yield from _wake(steps)
+        if steps:
+            yield from _lock(steps)
+            yield from _fill(steps, event["payload"], event["name"])
+            yield from _wake(steps)
+        if len(steps) < CHUNK:  # A wait that is opened from here on sees the event by itself.
+            yield Statement("mark_delivered", {"id": event_id})
         yield COMMIT
+        if len(steps) < CHUNK:
+            return
 
 
 def deliver_new(limit: int = 100) -> Operation[int]:

@@ -15,8 +15,9 @@ from tasklib.core.codec import dumps
 from tasklib.core.task import NewTask
 from tasklib.errors import ClaimLost, PermissionDenied
 from tasklib.storage.operations.tasks import columns_of
+from tasklib.storage.operations.workflows.following import lock_holders, require_free_key, store_children
 from tasklib.storage.operations.workflows.retrying import begin_anew, resume_tasks
-from tasklib.storage.operations.workflows.steps import notify_woken, record_steps
+from tasklib.storage.operations.workflows.steps import notify_woken, open_step
 from tasklib.storage.rows import json_value
 from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement
 
@@ -52,14 +53,17 @@ def open_group(
 ) -> Operation[None]:
     """Record the open step, and its group with the first children, or a flow; done again it changes nothing."""
     yield BEGIN
-    yield from record_steps([{**step, "task_id": task_id, "version": version}])
+    yield from lock_holders(task_id, rows)
+    if not (yield from open_step({**step, "task_id": task_id, "version": version})):
+        return
     counted = {"total": len(rows), "sealed": group["sealed"], "max_failures": group["max_failures"]}
     named = {"id": group["id"], "task_id": task_id, "key": step["key"], "kind": step["kind"]}
-    yield Statement("insert_group", named | counted)
+    if not (yield Statement("insert_group", named | counted)):
+        return  # By the try whose reply was lost, with all that follows.
     if after:
         yield Statement("insert_after_groups", {"groups": dumps(list(after)), "edges": dumps(list(edges))})
     if rows:
-        yield Statement("insert_members", {"batch": dumps(list(rows)), "group_id": group["id"]})
+        yield from store_children(task_id, group["id"], rows)
 
 
 def store_flow(
@@ -116,22 +120,43 @@ def seal_group(task_id: str, version: int, group_id: str) -> Operation[None]:
     yield from _fold([group_id])
 
 
-def restart_children(task_id: str, version: int, group_id: str) -> Operation[None]:
-    """Let the children run again that had not succeeded when the step that waits for them was opened again."""
+def restart_children(
+    task_id: str,
+    version: int,
+    group_id: str,
+    rows: Sequence[Mapping[str, Any]] = (),
+    patience: Mapping[str, Any] | None = None,
+) -> Operation[None]:
+    """Let the children run again that had not succeeded when the step that waits for them was opened again.
+
+    `rows` is the one child of a group that has no more: it is stored anew if somebody has deleted it, or if the
+    workflow had followed another task.  `patience` has the key of the step and its seconds, which begin anew.
+    """
     yield BEGIN
     yield Statement("lock_with_members", {"id": group_id})
     (group,) = yield Statement("lock_group", {"id": group_id})
+    is_over = group["fired_at"] is not None or group["stopped_at"] is not None
+    if is_over:
+        yield from lock_holders(task_id, rows)
     yield from _require_attempt(task_id, version)
-    if group["fired_at"] is None and group["stopped_at"] is None:
+    if patience is not None and patience["seconds"] is not None:
+        yield Statement("renew_patience", {"id": task_id, **patience})
+    if not is_over:
         return
     yield Statement("mark_groups", {"batch": dumps([{"id": group_id, "fired": False, "stopped": False}])})
     after = 0
     while members := (yield Statement("find_members", {"id": group_id, "after": after, "limit": PAGE})):
         after = members[-1]["seq"]
         lost = sorted(str(row["id"]) for row in members if row["state"] in ("failed", "cancelled", "buried"))
+        if rows and lost:
+            yield from require_free_key(rows[0])
+        rows = ()
         yield from resume_tasks(lost, _RETRYABLE)
         if undone := [str(row["id"]) for row in (yield Statement("find_undone", {"ids": dumps(lost)}))]:
             yield from begin_anew(undone, _RETRYABLE)
+    if rows:  # What the one that is gone has left to be added up is gone with it.
+        yield Statement("empty_group", {"id": group_id})
+        yield from store_children(task_id, group_id, rows)
     yield from _fold([group_id])
     yield Statement("wake_workers")
 
@@ -172,6 +197,8 @@ def show_tree(task_id: UUID) -> Operation[dict[str, Any]]:
     groups: list[dict[str, Any]] = []
     for group in (yield Statement("list_groups", {"id": str(task_id)})):
         members = yield Statement("find_members", {"id": str(group["id"]), "after": 0, "limit": SHOWN})
+        if not members and group["kind"] == "run":
+            members = yield Statement("find_followed", {"id": str(group["id"])})
         counts = {name: group[name] for name in ("key", "kind", "total", "ended", "failed", "cancelled")}
         shown = [{"id": str(row["id"]), "name": row["name"], "state": row["state"]} for row in members]
         groups.append(counts | {"sealed": bool(group["sealed"]), "children": shown})
@@ -254,8 +281,8 @@ def _notify(group: Row) -> Operation[None]:
     value = {"group": group_id, **{name: group[name] for name in ("total", "failed", "cancelled")}}
     error: dict[str, Any] | None = None
     if group["kind"] == "run":
-        members = yield Statement("find_members", {"id": group_id, "after": 0, "limit": 1})
-        child = _child(members[0]) if members else {"state": "deleted"}
+        members = yield from _first_member(group_id)
+        child = _child(members[0]) if members else {"name": group["key"], "state": "deleted"}
         if child["state"] == "completed":
             value["result"] = child["result"]
         else:
@@ -270,6 +297,12 @@ def _notify(group: Row) -> Operation[None]:
     batch = dumps([{"id": str(group["task_id"]), "key": group["key"]}])
     filled = {"value": dumps(value), "error": None if error is None else dumps(error), "note": None}
     yield Statement("fill_steps", {"batch": batch, "state": state, **filled})
+
+
+def _first_member(group_id: str) -> Operation[Sequence[Row]]:
+    """The one child of a group, or the task that its workflow follows; nothing if it was deleted."""
+    members = yield Statement("find_members", {"id": group_id, "after": 0, "limit": 1})
+    return members or (yield Statement("find_followed", {"id": group_id}))
 
 
 def _child(row: Row) -> dict[str, Any]:

@@ -34,6 +34,8 @@ class StepInfo:
     started_at: datetime | None
     ended_at: datetime | None
     until: datetime | None
+    undo: str | None
+    """The name of the task that undoes it if the workflow ends without success."""
 
 
 NOTIFIED_AT_ONCE: Final = 300
@@ -73,6 +75,7 @@ def _shown(row: Row) -> StepInfo:
         started_at=moment(row["started_at"]),
         ended_at=moment(row["ended_at"]),
         until=moment(row["until"]),
+        undo=row["undo"],
     )
     if not reader.problems:
         return shown
@@ -91,12 +94,28 @@ def record_steps(steps: Sequence[Step]) -> Operation[None]:
         raise ClaimLost(UUID(first["task_id"]), first["version"])
 
 
-def try_record_steps(steps: Sequence[Step]) -> Operation[set[tuple[str, str]]]:
-    """The same; returns task and key of those that changed nothing, because their attempt is not the current one."""
+def try_record_steps(steps: Sequence[Step], *, marked: bool = False) -> Operation[set[tuple[str, str]]]:
+    """The same; returns task and key of those that changed nothing, because their attempt is not the current one.
+
+    With `marked`, on PostgreSQL alone, a statement records them that leaves the tasks' own rows as they are: these say
+    already that they have steps and no retries, and the steps bind no undo.
+    """
     ordered = sorted(steps, key=lambda step: (step["task_id"], step["key"]))
-    rows = yield Statement("record_steps", {"batch": dumps(ordered)})
+    rows = yield Statement("record_more_steps" if marked else "record_steps", {"batch": dumps(ordered)})
     recorded = {(str(row["task_id"]), row["key"]) for row in rows}
     return {(step["task_id"], step["key"]) for step in steps} - recorded
+
+
+def open_step(step: Step) -> Operation[bool]:
+    """Record an open step, locked with its task; False if it was opened before, and has been filled since.
+
+    A request that is sent again after a lost reply would otherwise empty it, and what filled it would be lost.
+    """
+    if not (yield from try_record_steps([step])):
+        return True
+    if not (yield Statement("lock_attempt", {"id": step["task_id"], "version": step["version"]})):
+        raise ClaimLost(UUID(step["task_id"]), step["version"])
+    return False
 
 
 def note_step(task_id: str, key: str, note: str) -> Operation[None]:

@@ -1,6 +1,48 @@
 -- Every table of the queue with its indexes and triggers.  Those that only count are named tasklib_stats_….
 -- min_compatible: 1
 
+-- What a column accepts by itself is a domain of its own, named after its table and column, which an error then tells.
+-- A CHECK of the table would be read from its stored text before each statement that writes, and evaluated for each row
+-- whatever has changed; a domain is read once in a session, and evaluated for the columns that a statement writes.
+CREATE DOMAIN {schema}.tasklib_tasks_name AS text COLLATE "C"
+    CONSTRAINT tasks_name_given CHECK (VALUE <> '')
+    CONSTRAINT tasks_keys_short CHECK (octet_length(VALUE) <= 1020);
+CREATE DOMAIN {schema}.tasklib_tasks_state AS text COLLATE "C" CONSTRAINT tasks_state_known
+    CHECK (VALUE IN ('pending', 'running', 'completed', 'failed', 'cancelled', 'buried'));
+-- What is added to must stay within its type: one row that does not would fail every claim that meets it.
+CREATE DOMAIN {schema}.tasklib_tasks_version AS bigint CONSTRAINT tasks_counters_sane CHECK (VALUE >= 0);
+CREATE DOMAIN {schema}.tasklib_tasks_attempts AS integer CONSTRAINT tasks_counters_sane CHECK (VALUE BETWEEN 0 AND 2000000000);
+CREATE DOMAIN {schema}.tasklib_tasks_retry_count AS integer CONSTRAINT tasks_counters_sane CHECK (VALUE >= 0);
+CREATE DOMAIN {schema}.tasklib_tasks_max_retries AS integer CONSTRAINT tasks_counters_sane CHECK (VALUE >= -1);
+CREATE DOMAIN {schema}.tasklib_tasks_lost_count AS integer CONSTRAINT tasks_counters_sane CHECK (VALUE BETWEEN 0 AND 2000000000);
+CREATE DOMAIN {schema}.tasklib_tasks_timeout_seconds AS double precision CONSTRAINT tasks_timeout_positive CHECK (VALUE > 0 AND VALUE < 1e9);
+CREATE DOMAIN {schema}.tasklib_tasks_progress AS double precision CONSTRAINT tasks_progress_fraction CHECK (VALUE BETWEEN 0 AND 1);
+-- Indexes hold them together with the name, some only once the task fails or is retried, and take about 2,700 bytes.
+CREATE DOMAIN {schema}.tasklib_tasks_unique_key AS text CONSTRAINT tasks_keys_short CHECK (octet_length(VALUE) <= 1500);
+CREATE DOMAIN {schema}.tasklib_tasks_concurrency_key AS text COLLATE "C" CONSTRAINT tasks_keys_short CHECK (octet_length(VALUE) <= 1500);
+CREATE DOMAIN {schema}.tasklib_tasks_fingerprint AS text COLLATE "C" CONSTRAINT tasks_keys_short CHECK (octet_length(VALUE) <= 1200);
+CREATE DOMAIN {schema}.tasklib_tasks_tags AS jsonb CONSTRAINT tasks_json_objects CHECK (jsonb_typeof(VALUE) = 'object');
+CREATE DOMAIN {schema}.tasklib_tasks_headers AS jsonb CONSTRAINT tasks_json_objects CHECK (jsonb_typeof(VALUE) = 'object');
+-- Times that Python reads, in any time zone; and nothing can be counted from an infinite one.
+CREATE DOMAIN {schema}.tasklib_tasks_scheduled_at AS timestamptz CONSTRAINT tasks_times_real
+    CHECK (VALUE >= '0001-01-02 00:00:00+00' AND VALUE < '9999-12-31 00:00:00+00');
+CREATE DOMAIN {schema}.tasklib_tasks_started_at AS timestamptz CONSTRAINT tasks_times_real
+    CHECK (VALUE >= '0001-01-02 00:00:00+00' AND VALUE < '9999-12-31 00:00:00+00');
+CREATE DOMAIN {schema}.tasklib_tasks_completed_at AS timestamptz CONSTRAINT tasks_times_real
+    CHECK (VALUE >= '0001-01-02 00:00:00+00' AND VALUE < '9999-12-31 00:00:00+00');
+CREATE DOMAIN {schema}.tasklib_tasks_created_at AS timestamptz CONSTRAINT tasks_times_real
+    CHECK (VALUE >= '0001-01-02 00:00:00+00' AND VALUE < '9999-12-31 00:00:00+00');
+CREATE DOMAIN {schema}.tasklib_tasks_updated_at AS timestamptz CONSTRAINT tasks_times_real
+    CHECK (VALUE >= '0001-01-02 00:00:00+00' AND VALUE < '9999-12-31 00:00:00+00');
+CREATE DOMAIN {schema}.tasklib_tasks_next_retry_at AS timestamptz CONSTRAINT tasks_times_real
+    CHECK (VALUE >= '0001-01-02 00:00:00+00' AND VALUE < '9999-12-31 00:00:00+00');
+CREATE DOMAIN {schema}.tasklib_tasks_locked_until AS timestamptz CONSTRAINT tasks_times_real
+    CHECK (VALUE >= '0001-01-02 00:00:00+00' AND VALUE < '9999-12-31 00:00:00+00');
+CREATE DOMAIN {schema}.tasklib_tasks_expires_at AS timestamptz CONSTRAINT tasks_times_real
+    CHECK (VALUE >= '0001-01-02 00:00:00+00' AND VALUE < '9999-12-31 00:00:00+00');
+CREATE DOMAIN {schema}.tasklib_tasks_cancel_requested_at AS timestamptz CONSTRAINT tasks_times_real
+    CHECK (VALUE >= '0001-01-02 00:00:00+00' AND VALUE < '9999-12-31 00:00:00+00');
+
 -- One row per task and everything about it.  Every column has a default, so that
 -- INSERT INTO tasks (name, kwargs) VALUES (...) is a complete submission from any language.
 CREATE TABLE {schema}.tasks (
@@ -9,32 +51,32 @@ CREATE TABLE {schema}.tasks (
     -- that every walk through the table has to cross.  Ids are made by clients and order nothing.
     seq                 bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
     -- The fencing token of the last claim, of the sequence below: never given twice, also not when an id is used again.
-    version             bigint      NOT NULL DEFAULT 0,
+    version             {schema}.tasklib_tasks_version NOT NULL DEFAULT 0,
     -- Compared by bytes: cheaper, and the claim walks names in index order whatever the database's locale.
-    name                text        COLLATE "C" NOT NULL,
-    state               text        COLLATE "C" NOT NULL DEFAULT 'pending',
-    scheduled_at        timestamptz NOT NULL DEFAULT now(),
-    started_at          timestamptz,
-    completed_at        timestamptz,
-    created_at          timestamptz NOT NULL DEFAULT now(),
-    updated_at          timestamptz NOT NULL DEFAULT now(),
-    next_retry_at       timestamptz,
-    locked_until        timestamptz,
-    expires_at          timestamptz,
-    cancel_requested_at timestamptz,
-    timeout_seconds     double precision,
-    progress            double precision,
+    name                {schema}.tasklib_tasks_name NOT NULL,
+    state               {schema}.tasklib_tasks_state NOT NULL DEFAULT 'pending',
+    scheduled_at        {schema}.tasklib_tasks_scheduled_at NOT NULL DEFAULT now(),
+    started_at          {schema}.tasklib_tasks_started_at,
+    completed_at        {schema}.tasklib_tasks_completed_at,
+    created_at          {schema}.tasklib_tasks_created_at NOT NULL DEFAULT now(),
+    updated_at          {schema}.tasklib_tasks_updated_at NOT NULL DEFAULT now(),
+    next_retry_at       {schema}.tasklib_tasks_next_retry_at,
+    locked_until        {schema}.tasklib_tasks_locked_until,
+    expires_at          {schema}.tasklib_tasks_expires_at,
+    cancel_requested_at {schema}.tasklib_tasks_cancel_requested_at,
+    timeout_seconds     {schema}.tasklib_tasks_timeout_seconds,
+    progress            {schema}.tasklib_tasks_progress,
     priority            integer     NOT NULL DEFAULT 0,
-    attempts            integer     NOT NULL DEFAULT 0,
-    retry_count         integer     NOT NULL DEFAULT 0,
+    attempts            {schema}.tasklib_tasks_attempts NOT NULL DEFAULT 0,
+    retry_count         {schema}.tasklib_tasks_retry_count NOT NULL DEFAULT 0,
     -- -1: whoever claims the task first decides, by its declaration or the settings, and writes the number here.
-    max_retries         integer     NOT NULL DEFAULT -1,
-    lost_count          integer     NOT NULL DEFAULT 0,
+    max_retries         {schema}.tasklib_tasks_max_retries NOT NULL DEFAULT -1,
+    lost_count          {schema}.tasklib_tasks_lost_count NOT NULL DEFAULT 0,
     watched             boolean     NOT NULL DEFAULT false,
     args                jsonb       NOT NULL DEFAULT '{}',
     kwargs              jsonb       NOT NULL DEFAULT '{}',
-    tags                jsonb       NOT NULL DEFAULT '{}',
-    headers             jsonb,
+    tags                {schema}.tasklib_tasks_tags NOT NULL DEFAULT '{}',
+    headers             {schema}.tasklib_tasks_headers,
     result              jsonb,
     history             jsonb,
     log                 jsonb,
@@ -42,9 +84,9 @@ CREATE TABLE {schema}.tasks (
     progress_message    text,
     worker_id           text,
     finished_by         text,
-    unique_key          text,
-    concurrency_key     text        COLLATE "C",
-    fingerprint         text        COLLATE "C",
+    unique_key          {schema}.tasklib_tasks_unique_key,
+    concurrency_key     {schema}.tasklib_tasks_concurrency_key,
+    fingerprint         {schema}.tasklib_tasks_fingerprint,
     -- Only workflows and their children have the next three; plain tasks pay nothing for them.
     waits_for           text        COLLATE "C",
     marks               smallint,
@@ -66,35 +108,13 @@ CREATE TABLE {schema}.tasks (
 
     -- Short, as the expressions above are: before each statement that writes, PostgreSQL reads all of them from their
     -- stored text.  One says what another leaves open.
-    CONSTRAINT tasks_name_given CHECK (name <> ''),
-    CONSTRAINT tasks_state_known CHECK (state IN ('pending', 'running', 'completed', 'failed', 'cancelled', 'buried')),
     CONSTRAINT tasks_ended_when_terminal CHECK (
         (completed_at IS NULL) = (state IN ('pending', 'running') OR next_retry_at IS NOT NULL)
     ),
     CONSTRAINT tasks_retry_when_waiting CHECK (next_retry_at IS NULL OR state IN ('pending', 'failed')),
     CONSTRAINT tasks_suspended_when_pending CHECK (waits_for IS NULL OR state = 'pending'),
     CONSTRAINT tasks_leased_when_running CHECK (state <> 'running' OR locked_until IS NOT NULL),
-    CONSTRAINT tasks_result_when_completed CHECK (result IS NULL OR state = 'completed'),
-    -- What is added to must stay within its type: one row that does not would fail every claim that meets it.
-    CONSTRAINT tasks_counters_sane CHECK (
-        least(version, attempts, retry_count, lost_count) >= 0 AND max_retries >= -1
-        AND greatest(attempts, lost_count) <= 2000000000
-    ),
-    CONSTRAINT tasks_timeout_positive CHECK (timeout_seconds > 0 AND timeout_seconds < 1e9),
-    CONSTRAINT tasks_progress_fraction CHECK (progress BETWEEN 0 AND 1),
-    -- Times that Python reads, in any time zone; and nothing can be counted from an infinite one.
-    CONSTRAINT tasks_times_real CHECK (
-        least(scheduled_at, created_at, updated_at, started_at, completed_at, next_retry_at, locked_until, expires_at,
-            cancel_requested_at) >= '0001-01-02 00:00:00+00'
-        AND greatest(scheduled_at, created_at, updated_at, started_at, completed_at, next_retry_at, locked_until,
-            expires_at, cancel_requested_at) < '9999-12-31 00:00:00+00'
-    ),
-    -- Indexes hold them together, some only once the task fails or is retried, and take about 2,700 bytes.
-    CONSTRAINT tasks_keys_short CHECK (
-        octet_length(name) <= 1020 AND octet_length(unique_key) <= 1500 AND octet_length(concurrency_key) <= 1500
-        AND octet_length(fingerprint) <= 1200
-    ),
-    CONSTRAINT tasks_json_objects CHECK (jsonb_typeof(tags) = 'object' AND jsonb_typeof(headers) = 'object')
+    CONSTRAINT tasks_result_when_completed CHECK (result IS NULL OR state = 'completed')
 ) WITH (
     -- More than half a page stays free: the version a claim makes is larger than the first and must fit beside it, and
     -- that of the finish takes the place of the first.  With 50 an eighth of all finishes had to enter other pages.
@@ -246,6 +266,14 @@ CREATE INDEX tasklib_hints_key ON {schema}.tasklib_hints (key);
 CREATE FUNCTION {schema}.tasklib_hint() RETURNS trigger LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        IF OLD.slot_key IS NOT DISTINCT FROM NEW.slot_key AND OLD.due_at IS NOT DISTINCT FROM NEW.due_at
+            AND OLD.concurrency_key IS NOT DISTINCT FROM NEW.concurrency_key AND OLD.priority = NEW.priority
+            AND OLD.name = NEW.name
+        THEN
+            RETURN NULL;
+        END IF;
+    END IF;
     IF TG_OP <> 'INSERT' THEN
         IF OLD.slot_key IS NOT NULL AND (TG_OP = 'DELETE' OR NEW.slot_key IS DISTINCT FROM OLD.slot_key) THEN
             INSERT INTO {schema}.tasklib_hints (key, name, priority, ready_at) VALUES (OLD.slot_key, '', 0, now());
@@ -274,46 +302,49 @@ $$;
 -- Nobody hangs it on a table of their own.
 REVOKE EXECUTE ON FUNCTION {schema}.tasklib_hint() FROM PUBLIC;
 
--- The conditions spare tasks without a key the call.
+-- The conditions spare tasks without a key the call.  They are short: each statement reads them from their stored text.
 CREATE TRIGGER tasks_hint_insert AFTER INSERT ON {schema}.tasks
     FOR EACH ROW WHEN (NEW.concurrency_key IS NOT NULL) EXECUTE FUNCTION {schema}.tasklib_hint();
 CREATE TRIGGER tasks_hint_update AFTER UPDATE ON {schema}.tasks
-    FOR EACH ROW WHEN (
-        (NEW.concurrency_key IS NOT NULL OR OLD.concurrency_key IS NOT NULL) AND (
-            OLD.slot_key IS DISTINCT FROM NEW.slot_key OR OLD.due_at IS DISTINCT FROM NEW.due_at
-            OR OLD.concurrency_key IS DISTINCT FROM NEW.concurrency_key OR OLD.priority <> NEW.priority
-            OR OLD.name <> NEW.name
-        )
-    ) EXECUTE FUNCTION {schema}.tasklib_hint();
+    FOR EACH ROW WHEN (OLD.concurrency_key IS NOT NULL OR NEW.concurrency_key IS NOT NULL)
+    EXECUTE FUNCTION {schema}.tasklib_hint();
 CREATE TRIGGER tasks_hint_delete AFTER DELETE ON {schema}.tasks
     FOR EACH ROW WHEN (OLD.slot_key IS NOT NULL) EXECUTE FUNCTION {schema}.tasklib_hint();
+
+CREATE DOMAIN {schema}.tasklib_steps_key AS text COLLATE "C" CONSTRAINT tasklib_steps_key_short CHECK (octet_length(VALUE) <= 1000);
+CREATE DOMAIN {schema}.tasklib_steps_kind AS text COLLATE "C" CONSTRAINT tasklib_steps_kind_known
+    CHECK (VALUE IN ('step', 'sleep', 'wait', 'ask', 'run', 'map', 'flow', 'spend'));
+CREATE DOMAIN {schema}.tasklib_steps_state AS text COLLATE "C" CONSTRAINT tasklib_steps_state_known CHECK (VALUE IN ('open', 'done', 'failed'));
+CREATE DOMAIN {schema}.tasklib_steps_error AS jsonb CONSTRAINT tasklib_steps_objects CHECK (jsonb_typeof(VALUE) = 'object');
+CREATE DOMAIN {schema}.tasklib_steps_ask AS jsonb CONSTRAINT tasklib_steps_objects CHECK (
+    jsonb_typeof(VALUE) = 'object' AND (VALUE IS NULL OR jsonb_typeof(VALUE -> 'question') IS NOT DISTINCT FROM 'string')
+);
+CREATE DOMAIN {schema}.tasklib_steps_until AS timestamptz CONSTRAINT tasklib_steps_times_real
+    CHECK (VALUE >= '0001-01-02 00:00:00+00' AND VALUE < '9999-12-31 00:00:00+00');
+CREATE DOMAIN {schema}.tasklib_steps_started_at AS timestamptz CONSTRAINT tasklib_steps_times_real
+    CHECK (VALUE >= '0001-01-02 00:00:00+00' AND VALUE < '9999-12-31 00:00:00+00');
+CREATE DOMAIN {schema}.tasklib_steps_ended_at AS timestamptz CONSTRAINT tasklib_steps_times_real
+    CHECK (VALUE >= '0001-01-02 00:00:00+00' AND VALUE < '9999-12-31 00:00:00+00');
 
 -- What a workflow has recorded: one row per step, found again by its key when the function runs from the top.
 CREATE TABLE {schema}.tasklib_steps (
     task_id    uuid        NOT NULL,
-    key        text        COLLATE "C" NOT NULL CHECK (octet_length(key) <= 1000),
+    key        {schema}.tasklib_steps_key NOT NULL,
     number     integer     NOT NULL,
-    kind       text        COLLATE "C" NOT NULL CHECK (kind IN ('step', 'sleep', 'wait', 'ask', 'run', 'map', 'flow', 'spend')),
-    state      text        COLLATE "C" NOT NULL CHECK (state IN ('open', 'done', 'failed')),
+    kind       {schema}.tasklib_steps_kind NOT NULL,
+    state      {schema}.tasklib_steps_state NOT NULL,
     version    bigint      NOT NULL,
     digest     text        COLLATE "C",
     value      jsonb,
-    error      jsonb,
-    until      timestamptz,
+    error      {schema}.tasklib_steps_error,
+    until      {schema}.tasklib_steps_until,
     tries      integer     NOT NULL DEFAULT 0,
     note       text,
-    ask        jsonb,
+    ask        {schema}.tasklib_steps_ask,
     undo       jsonb,
-    started_at timestamptz NOT NULL,
-    ended_at   timestamptz,
-    PRIMARY KEY (task_id, key),
-    CONSTRAINT tasklib_steps_objects CHECK (
-        jsonb_typeof(error) = 'object' AND jsonb_typeof(ask) = 'object'
-        AND (ask IS NULL OR jsonb_typeof(ask -> 'question') IS NOT DISTINCT FROM 'string')
-    ),
-    CONSTRAINT tasklib_steps_times_real CHECK (
-        least(until, started_at, ended_at) >= '0001-01-02 00:00:00+00' AND greatest(until, started_at, ended_at) < '9999-12-31 00:00:00+00'
-    )
+    started_at {schema}.tasklib_steps_started_at NOT NULL,
+    ended_at   {schema}.tasklib_steps_ended_at,
+    PRIMARY KEY (task_id, key)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
 -- Questions that wait for a person are listed without looking at whatever else waits.
@@ -502,9 +533,11 @@ BEGIN
 END
 $$;
 REVOKE EXECUTE ON FUNCTION {schema}.tasklib_tell() FROM PUBLIC;
+-- Not for members that the statement itself has counted, which it says by flipping 64 in their marks (complete_members).
 CREATE TRIGGER tasks_tell AFTER UPDATE ON {schema}.tasks
     FOR EACH ROW WHEN (
-        (OLD.completed_at IS NULL) <> (NEW.completed_at IS NULL) AND (OLD.group_id IS NOT NULL OR OLD.marks & 50 > 0)
+        OLD.marks IS NOT NULL AND (OLD.completed_at IS NULL) <> (NEW.completed_at IS NULL)
+        AND OLD.marks # NEW.marks IS DISTINCT FROM 64
     ) EXECUTE FUNCTION {schema}.tasklib_tell();
 CREATE TRIGGER tasks_tell_delete AFTER DELETE ON {schema}.tasks
     FOR EACH ROW WHEN (OLD.completed_at IS NULL AND (OLD.group_id IS NOT NULL OR OLD.marks & 50 > 0))
@@ -694,7 +727,7 @@ COMMENT ON COLUMN {schema}.tasks.unique_key IS 'at most one live task of a name 
 COMMENT ON COLUMN {schema}.tasks.concurrency_key IS 'tasks with the same one share a limit, see tasklib_key_limits';
 COMMENT ON COLUMN {schema}.tasks.fingerprint IS 'kind of the last failure: equal for tasks that failed in the same way';
 COMMENT ON COLUMN {schema}.tasks.waits_for IS 'what a suspended workflow waits for: sleep, retry, event, answer, children, budget, code, and the name';
-COMMENT ON COLUMN {schema}.tasks.marks IS 'of workflows, as bits: 1 is a child that somebody waits for, 2 has undos, 4 has steps, 16 has children, 32 is before others in a flow';
+COMMENT ON COLUMN {schema}.tasks.marks IS 'of workflows, as bits: 1 is a child that somebody waits for, 2 has undos, 4 has steps, 16 has children, 32 is before others in a flow; 64 is flipped by whoever ends a child and counts that itself';
 COMMENT ON COLUMN {schema}.tasks.group_id IS 'the children that it is one of';
 COMMENT ON COLUMN {schema}.tasks.due_at IS 'generated: when it may start next, if it waits';
 COMMENT ON COLUMN {schema}.tasks.live_key IS 'generated: the unique key, while it is not terminal';
@@ -786,7 +819,7 @@ COMMENT ON COLUMN {schema}.tasklib_edges.number IS 'tells apart arguments from t
 COMMENT ON COLUMN {schema}.tasklib_edges.param IS 'the argument that its result becomes';
 COMMENT ON TABLE {schema}.tasklib_tallies IS 'What has happened to children and to those who wait for them since it was last added up.';
 COMMENT ON COLUMN {schema}.tasklib_tallies.group_id IS 'the group of a member that has ended, or came alive again';
-COMMENT ON COLUMN {schema}.tasklib_tallies.ended IS '1, or -1 for a member that came alive again';
+COMMENT ON COLUMN {schema}.tasklib_tallies.ended IS 'how many; -1 for a member that came alive again';
 COMMENT ON COLUMN {schema}.tasklib_tallies.failed IS 'the same, of a member that failed or was buried';
 COMMENT ON COLUMN {schema}.tasklib_tallies.cancelled IS 'the same, of a member that was cancelled';
 COMMENT ON COLUMN {schema}.tasklib_tallies.task_id IS 'a workflow that ended without success: its children are to be cancelled; with a group, one that was deleted';

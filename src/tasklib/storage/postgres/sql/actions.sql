@@ -132,7 +132,7 @@ SELECT coalesce(max(t.seq), 0) AS seq FROM {schema}.tasks AS t;
 -- name: cleanup_tasks
 -- Remove a bounded number of finished tasks that ended before a moment, passing over those in use.
 WITH old AS MATERIALIZED (
-    SELECT t.ctid AS tid, t.seq
+    SELECT t.seq
     FROM {schema}.tasks AS t
     WHERE t.completed_at < :older_than::timestamptz
         AND t.state = ANY (ARRAY(SELECT jsonb_array_elements_text(:states::jsonb)))
@@ -143,6 +143,8 @@ WITH old AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 ),
 gone AS (
-    DELETE FROM {schema}.tasks AS t WHERE t.ctid = ANY (ARRAY(SELECT o.tid FROM old AS o)) RETURNING t.seq
+    -- Not by address: that of a row which somebody else has just written is none that this statement sees, and a page that
+    -- is short of one would look like the last.
+    DELETE FROM {schema}.tasks AS t WHERE t.seq = ANY (ARRAY(SELECT o.seq FROM old AS o)) RETURNING t.seq
 )
 SELECT count(*) AS deleted, (SELECT max(o.seq) FROM old AS o) AS last FROM gone;

@@ -19,6 +19,7 @@ SELECT
     {claimed_tasks} AS tasks,
     {is_plain} AS plain,
     (SELECT count(*) FROM quota) AS seen,
+    (SELECT count(*) FROM picked) AS locked,
     -- Where there is much to go on with, a look at everything is not much more.
     (SELECT {places_json} FROM place AS p {last_picked} HAVING count(*) <= 16) AS last,
     {is_registered} AS registered,
@@ -82,7 +83,8 @@ SELECT
 -- and of those with a concurrency key only :keyed (take_keys).
 -- The best candidates over all (name, priority) pairs decide how many to take from each, and only that many rows are
 -- locked: rows that are finished, not yet due or of other names are never visited.  The update finds its rows by their
--- physical address, which the lock keeps valid.
+-- physical address, which the lock keeps valid; one that somebody else has written since this statement began has another
+-- than it can see, and is left to the next claim.
 WITH RECURSIVE
 clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now),
 known AS MATERIALIZED (
@@ -337,8 +339,8 @@ LEFT JOIN LATERAL (
 concat('["', t.id, '",', t.seq, ',', t.version, ',', t.attempts, ',', t.max_retries, ',',
         date_part('epoch', t.created_at), ',', to_json(t.name), ',', t.kwargs, ',',
         CASE WHEN t.scheduled_at = t.created_at AND t.retry_count = 0 AND t.lost_count = 0 AND t.priority = 0
-            AND t.tags = '{}' AND num_nonnulls(t.timeout_seconds, t.headers, t.unique_key, t.concurrency_key, t.expires_at, t.marks) = 0
-            THEN 'null'
+            AND t.tags = '{}' AND num_nonnulls(t.timeout_seconds, t.headers, t.unique_key, t.concurrency_key, t.expires_at) = 0
+            THEN coalesce(t.marks::text, 'null')
             ELSE json_build_array(date_part('epoch', t.scheduled_at), t.retry_count, t.lost_count, t.priority, t.tags,
                 t.timeout_seconds, t.headers, t.unique_key, t.concurrency_key, t.expires_at, t.marks)::text
         END, ']')
@@ -347,27 +349,52 @@ concat('["', t.id, '",', t.seq, ',', t.version, ',', t.attempts, ',', t.max_retr
 -- End attempts in success; an attempt that is not the current one changes nothing and is left out of the answer.
 -- The batch is sorted by id, so that two batches lock rows in the same order.  Its ids are also given as an array: no
 -- plan, however old the statistics, can then find the rows in another way than one by one through the primary key.
-WITH batch AS MATERIALIZED (
+WITH {completions},
+done AS (UPDATE {schema}.tasks AS t SET {completed} {of_completions} RETURNING t.id, t.watched)
+{ids_completed};
+
+-- name: complete_members
+-- The same for children that workflows wait for.  How many of each group have ended is written once for all of them; the
+-- trigger, which does so for one at a time, leaves out those whose mark is flipped.
+-- Only here: triggers of SQLite cost next to nothing.
+WITH {completions},
+done AS (
+    UPDATE {schema}.tasks AS t
+    SET {completed},
+        marks = CASE WHEN t.group_id IS NOT NULL AND t.marks & 32 = 0 THEN t.marks # 64 ELSE t.marks END
+    {of_completions}
+    RETURNING t.id, t.watched, CASE WHEN t.marks & 32 = 0 THEN t.group_id END AS group_id
+),
+counted AS (
+    INSERT INTO {schema}.tasklib_tallies (group_id, ended)
+    SELECT d.group_id, count(*) FROM done AS d WHERE d.group_id IS NOT NULL GROUP BY d.group_id
+)
+{ids_completed};
+
+-- fragment: completions
+batch AS MATERIALIZED (
     SELECT b.* FROM jsonb_to_recordset(:batch::jsonb) AS b (
         id uuid, version bigint, result jsonb, started_ago double precision, ended_ago double precision,
         progress double precision, message text
     )
-),
-done AS (
-    UPDATE {schema}.tasks AS t
-    SET state = 'completed', result = e.result, completed_at = c.now - make_interval(secs => e.ended_ago),
+)
+
+-- fragment: completed
+state = 'completed', result = e.result, completed_at = c.now - make_interval(secs => e.ended_ago),
         started_at = c.now - make_interval(secs => e.started_ago), updated_at = c.now, finished_by = t.worker_id,
         worker_id = NULL, locked_until = NULL, error = NULL, cancel_requested_at = NULL,
         progress = coalesce(e.progress, t.progress),
         progress_message = CASE WHEN e.progress IS NULL THEN t.progress_message ELSE e.message END
-    FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c, batch AS e
+
+-- fragment: of_completions
+FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c, batch AS e
     WHERE t.id = ANY (ARRAY(SELECT b.id FROM batch AS b)) AND t.id = e.id AND t.version = e.version AND t.state = 'running'
-    RETURNING t.id, t.watched
-)
+
+-- fragment: ids_completed
 SELECT
     string_agg(d.id::text, ',') AS ids,
     count(CASE WHEN d.watched THEN pg_notify('{channel}', 'done:' || d.id)::text END) AS notified
-FROM done AS d;
+FROM done AS d
 
 -- name: end_attempts
 -- End attempts in any way but success: retry later, give up, snooze, release, cancel or lose; fenced like complete_tasks.

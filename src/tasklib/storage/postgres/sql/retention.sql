@@ -30,6 +30,7 @@ old AS MATERIALIZED (
     ) AND NOT {is_needed}
     FOR UPDATE OF t SKIP LOCKED
 ),
+-- By address: a row that somebody else has just written is passed over, and comes up in the next round.
 gone AS (DELETE FROM {schema}.tasks AS t WHERE t.ctid = ANY (ARRAY(SELECT o.tid FROM old AS o)) RETURNING t.seq)
 SELECT
     (SELECT count(*) FROM gone) AS deleted, count(*) AS looked, max(p.seq) AS last,

@@ -25,6 +25,19 @@ WHERE (s.plan IS DISTINCT FROM excluded.plan OR excluded.declared_at > s.declare
     AND (excluded.declared_at IS NULL OR s.declared_at IS NULL OR excluded.declared_at >= s.declared_at)
 RETURNING s.name, pg_notify('{channel}', 'schedules')::text AS notified;
 
+-- name: import_schedule
+-- Store a schedule of another database, which goes on from its next run; one of that name stays as it is.
+INSERT INTO {schema}.tasklib_schedules AS s (
+    name, plan, next_run_at, last_run_at, last_task_id, paused_at, paused_by, declared_at, created_at, updated_at
+)
+VALUES (
+    :name::text, :plan::jsonb, :next_run_at::timestamptz, :last_run_at::timestamptz, :last_task_id::uuid,
+    :paused_at::timestamptz, :paused_by::text, :declared_at::timestamptz, :created_at::timestamptz,
+    coalesce(:now::timestamptz, now())
+)
+ON CONFLICT (name) DO NOTHING
+RETURNING s.name, pg_notify('{channel}', 'schedules')::text AS notified;
+
 -- name: get_schedule
 -- One schedule by its name.
 SELECT {schedule_columns} FROM {schema}.tasklib_schedules AS s WHERE s.name = :name::text;

@@ -2,30 +2,22 @@
 -- Everything a task has recorded, with the seconds that are left until each step's moment.
 SELECT s.key, s.number, s.kind, s.state, s.version, s.digest, s.value::text AS value, s.error::text AS error, s.tries,
     extract(epoch FROM s.until - coalesce(:now::timestamptz, now()))::float8 AS left, s.note, s.started_at, s.ended_at,
-    s.until, s.ask::text AS ask, s.undo IS NOT NULL AS has_undo
+    s.until, s.ask::text AS ask, s.undo IS NOT NULL AS has_undo, s.undo ->> 'name' AS undo
 FROM {schema}.tasklib_steps AS s
 WHERE s.task_id = :id::uuid
 ORDER BY s.number, s.key;
 
 -- name: record_steps
 -- Record steps of running attempts; one of an attempt that is not the current one changes nothing and is left out of the
--- answer.  What is done stays as it is, unless the same attempt writes it again.
+-- answer.  What is done stays as it is, unless the same attempt writes it again; one that somebody has
+-- filled is never opened again.
 -- A step that is done starts the task's retries anew.
-WITH batch AS MATERIALIZED (
-    SELECT b.* FROM jsonb_to_recordset(:batch::jsonb) AS b (
-        task_id uuid, version bigint, key text, number integer, kind text, state text, digest text, value jsonb,
-        error jsonb, until_in double precision, tries integer, note text, ask jsonb, undo jsonb, started_ago double precision, ended boolean
-    )
-),
+WITH {steps_given},
 mine AS MATERIALIZED (
     SELECT t.id, t.version, coalesce(t.marks, 0) & 4 = 0 OR t.retry_count > 0 OR t.marks & 2 = 0 AND EXISTS (
             SELECT FROM batch AS b WHERE b.task_id = t.id AND b.undo IS NOT NULL
         ) AS changes
-    FROM {schema}.tasks AS t
-    WHERE t.id = ANY (ARRAY(SELECT b.task_id FROM batch AS b)) AND t.state = 'running'
-        AND t.version = ANY (ARRAY(SELECT b.version FROM batch AS b))
-    ORDER BY t.id
-    FOR NO KEY UPDATE
+    {their_attempts}
 ),
 marked AS (
     UPDATE {schema}.tasks AS t
@@ -37,6 +29,32 @@ marked AS (
     -- By id: a row that somebody else has just written has an address that this statement does not see.
     WHERE t.id = ANY (ARRAY(SELECT m.id FROM mine AS m WHERE m.changes))
 )
+{steps_stored};
+
+-- name: record_more_steps
+-- The same for attempts whose rows say already that they have steps, no retries and what undos there are: most steps are
+-- such, and most of recording one is the making ready of an update that has nothing to do.
+-- Only here: SQLite makes statements ready in no time.
+WITH {steps_given},
+mine AS MATERIALIZED (SELECT t.id, t.version {their_attempts})
+{steps_stored};
+
+-- fragment: steps_given
+batch AS MATERIALIZED (
+    SELECT b.* FROM jsonb_to_recordset(:batch::jsonb) AS b (
+        task_id uuid, version bigint, key text, number integer, kind text, state text, digest text, value jsonb,
+        error jsonb, until_in double precision, tries integer, note text, ask jsonb, undo jsonb, started_ago double precision, ended boolean
+    )
+)
+
+-- fragment: their_attempts
+FROM {schema}.tasks AS t
+    WHERE t.id = ANY (ARRAY(SELECT b.task_id FROM batch AS b)) AND t.state = 'running'
+        AND t.version = ANY (ARRAY(SELECT b.version FROM batch AS b))
+    ORDER BY t.id
+    FOR NO KEY UPDATE
+
+-- fragment: steps_stored
 INSERT INTO {schema}.tasklib_steps AS s (
     task_id, key, number, kind, state, version, digest, value, error, until, tries, note, ask, undo, started_at, ended_at
 )
@@ -49,8 +67,8 @@ ON CONFLICT (task_id, key) DO UPDATE
 SET state = excluded.state, version = excluded.version, digest = excluded.digest, value = excluded.value,
     error = excluded.error, until = excluded.until, tries = excluded.tries, note = excluded.note,
     ended_at = excluded.ended_at, undo = coalesce(s.undo, excluded.undo)
-WHERE s.state <> 'done' OR s.version = excluded.version
-RETURNING s.task_id, s.key;
+WHERE (s.state <> 'done' OR s.version = excluded.version) AND (excluded.state <> 'open' OR s.state = 'open')
+RETURNING s.task_id, s.key
 
 -- name: reopen_steps
 -- Let steps that failed run again: of each task the one named, or all.  A wait that was given up begins anew.
@@ -63,6 +81,11 @@ UPDATE {schema}.tasklib_steps AS s
 SET state = 'open', tries = 0, until = NULL, ended_at = NULL
 FROM jsonb_to_recordset(:batch::jsonb) AS b (id uuid, key text)
 WHERE s.task_id = b.id AND s.state = 'failed' AND s.kind NOT IN ('wait', 'ask') AND (b.key IS NULL OR s.key = b.key);
+
+-- name: renew_patience
+-- Give an open step that was opened again, and so has no moment, as many seconds as it had.
+UPDATE {schema}.tasklib_steps AS s SET until = coalesce(:now::timestamptz, now()) + make_interval(secs => :seconds::double precision)
+WHERE s.task_id = :id::uuid AND s.key = :key::text AND s.state = 'open' AND s.until IS NULL;
 
 -- name: forget_steps
 -- Forget what workflows have recorded, and what they wait for.
@@ -368,13 +391,14 @@ ON CONFLICT DO NOTHING
 RETURNING id, created_at;
 
 -- name: insert_group
--- Store a group of children, and note that its workflow has some; nothing happens if it is there.
+-- Store a group of children, and note that its workflow has some; nothing happens, and no row is given, if it is there.
 WITH marked AS (
     UPDATE {schema}.tasks AS t SET marks = t.marks | 16 WHERE t.id = :task_id::uuid AND t.marks & 16 = 0
 )
 INSERT INTO {schema}.tasklib_groups (id, task_id, key, kind, total, sealed, max_failures)
 VALUES (:id::uuid, :task_id::uuid, :key::text, :kind::text, :total::bigint, :sealed::boolean, :max_failures::bigint)
-ON CONFLICT (id) DO NOTHING;
+ON CONFLICT (id) DO NOTHING
+RETURNING id;
 
 -- name: lock_groups
 -- Lock groups that nobody else works on, in the order of their ids.
@@ -438,6 +462,64 @@ SET fired_at = CASE WHEN b.fired THEN coalesce(:now::timestamptz, now()) END,
     cleared_at = CASE WHEN b.stopped THEN g.cleared_at END
 FROM jsonb_to_recordset(:batch::jsonb) AS b (id uuid, fired boolean, stopped boolean)
 WHERE g.id = b.id;
+
+-- name: empty_group
+-- Count nothing of a group whose members are gone, and follow nobody for it.
+WITH gone AS (DELETE FROM {schema}.tasklib_tallies AS t WHERE t.group_id = :id::uuid),
+edges AS (DELETE FROM {schema}.tasklib_edges AS e WHERE e.group_id = :id::uuid)
+UPDATE {schema}.tasklib_groups AS g SET ended = 0, failed = 0, cancelled = 0 WHERE g.id = :id::uuid;
+
+-- name: lock_following
+-- Let one workflow at a time follow another task, to the end of its transaction.
+SELECT pg_advisory_xact_lock(hashtextextended('{channel} following', 0))::text AS locked;
+
+-- name: lock_holder
+-- Lock a workflow and the task that it would follow, in the order of their ids; says which keys they hold now.
+SELECT t.id, t.live_key FROM {schema}.tasks AS t
+WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid))
+ORDER BY t.id
+FOR NO KEY UPDATE;
+
+-- name: find_circle
+-- Whether a task waits for another, however far: its children, what it follows, what is before it in a flow.
+-- Asked from the other end, because few wait for one task, and one may wait for a million.
+WITH RECURSIVE waiting AS (
+    SELECT :id::uuid AS id
+    UNION
+    SELECT n.task_id
+    FROM waiting AS w
+    CROSS JOIN LATERAL (
+        SELECT m.group_id FROM {schema}.tasks AS m WHERE m.id = w.id AND m.group_id IS NOT NULL
+        UNION ALL
+        SELECT e.group_id FROM {schema}.tasklib_edges AS e WHERE e.task_id = w.id
+    ) AS b
+    CROSS JOIN LATERAL (
+        SELECT g.task_id, g.key, g.kind FROM {schema}.tasklib_groups AS g WHERE g.id = b.group_id AND g.fired_at IS NULL LIMIT 1
+    ) AS n
+    WHERE n.kind = 'after' OR EXISTS (
+        SELECT FROM {schema}.tasklib_steps AS s WHERE s.task_id = n.task_id AND s.key = n.key AND s.state = 'open'
+    )
+)
+SELECT w.id FROM waiting AS w WHERE w.id = :holder::uuid;
+
+-- name: follow_task
+-- Let the end of a task that is locked count for a group, though it is no member of it.
+WITH marked AS (
+    UPDATE {schema}.tasks AS t SET marks = coalesce(t.marks, 0) | 32
+    WHERE t.id = :id::uuid AND coalesce(t.marks, 0) & 32 = 0
+)
+INSERT INTO {schema}.tasklib_edges (task_id, group_id, number) VALUES (:id::uuid, :group_id::uuid, 0)
+ON CONFLICT DO NOTHING;
+
+-- name: find_followed
+-- The task that a workflow follows for a group without members, with what became of it.
+SELECT t.id, t.seq, t.name, t.state, t.result::text AS result, t.error, t.kwargs::text AS kwargs, t.attempts, t.max_retries,
+    t.completed_at IS NULL AS lives
+FROM {schema}.tasklib_edges AS e CROSS JOIN LATERAL (
+    SELECT x.id, x.seq, x.name, x.state, x.result, x.error, x.kwargs, x.attempts, x.max_retries, x.completed_at
+    FROM {schema}.tasks AS x WHERE x.id = e.task_id LIMIT 1
+) AS t
+WHERE e.group_id = :id::uuid;
 
 -- name: find_tallied
 -- Groups with something to add up.

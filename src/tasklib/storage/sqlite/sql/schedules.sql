@@ -24,6 +24,17 @@ WHERE (plan IS NOT excluded.plan OR excluded.declared_at > declared_at)
     AND (excluded.declared_at IS NULL OR declared_at IS NULL OR excluded.declared_at >= declared_at)
 RETURNING name;
 
+-- name: import_schedule
+-- Store a schedule of another database, which goes on from its next run; one of that name stays as it is.
+INSERT INTO tasklib_schedules (
+    name, plan, next_run_at, last_run_at, last_task_id, paused_at, paused_by, declared_at, created_at, updated_at
+)
+VALUES (
+    :name, json(:plan), :next_run_at, :last_run_at, :last_task_id, :paused_at, :paused_by, :declared_at, :created_at, :now
+)
+ON CONFLICT (name) DO NOTHING
+RETURNING name;
+
 -- name: get_schedule
 -- One schedule by its name.
 SELECT {schedule_columns} FROM tasklib_schedules AS s WHERE s.name = :name;

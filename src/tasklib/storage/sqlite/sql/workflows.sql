@@ -2,14 +2,15 @@
 -- Everything a task has recorded, with the seconds that are left until each step's moment.
 SELECT s.key, s.number, s.kind, s.state, s.version, s.digest, s.value, s.error, s.tries,
     (julianday(s.until) - julianday(:now)) * 86400.0 AS left, s.note, s.started_at, s.ended_at, s.until,
-    s.ask, s.undo IS NOT NULL AS has_undo
+    s.ask, s.undo IS NOT NULL AS has_undo, s.undo ->> 'name' AS undo
 FROM tasklib_steps AS s
 WHERE s.task_id = :id
 ORDER BY s.number, s.key;
 
 -- name: record_steps
 -- Record steps of running attempts; one of an attempt that is not the current one changes nothing and is left out of the
--- answer.  What is done stays as it is, unless the same attempt writes it again.
+-- answer.  What is done stays as it is, unless the same attempt writes it again; one that somebody has
+-- filled is never opened again.
 -- A step that is done starts the task's retries anew.
 UPDATE tasks
 SET marks = coalesce(marks, 0) | 4 | iif({binds_undo}, 2, 0),
@@ -35,7 +36,7 @@ ON CONFLICT (task_id, key) DO UPDATE
 SET state = excluded.state, version = excluded.version, digest = excluded.digest, value = excluded.value,
     error = excluded.error, until = excluded.until, tries = excluded.tries, note = excluded.note,
     ended_at = excluded.ended_at, undo = coalesce(undo, excluded.undo)
-WHERE state <> 'done' OR version = excluded.version
+WHERE (state <> 'done' OR version = excluded.version) AND (excluded.state <> 'open' OR state = 'open')
 RETURNING task_id, key;
 
 -- fragment: binds_undo
@@ -52,6 +53,11 @@ UPDATE tasklib_steps
 SET state = 'open', tries = 0, until = NULL, ended_at = NULL
 FROM json_each(:batch) AS b
 WHERE task_id = b.value ->> 'id' AND state = 'failed' AND (b.value ->> 'key' IS NULL OR tasklib_steps.key = b.value ->> 'key');
+
+-- name: renew_patience
+-- Give an open step that was opened again, and so has no moment, as many seconds as it had.
+UPDATE tasklib_steps SET until = strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', :seconds))
+WHERE task_id = :id AND key = :key AND state = 'open' AND until IS NULL;
 
 -- name: forget_steps
 -- Forget what workflows have recorded, and what they wait for.
@@ -315,11 +321,12 @@ ON CONFLICT DO NOTHING
 RETURNING id, created_at;
 
 -- name: insert_group
--- Store a group of children, and note that its workflow has some; nothing happens if it is there.
+-- Store a group of children, and note that its workflow has some; nothing happens, and no row is given, if it is there.
 UPDATE tasks SET marks = marks | 16 WHERE id = :task_id AND marks & 16 = 0;
 INSERT INTO tasklib_groups (id, task_id, key, kind, total, sealed, max_failures)
 VALUES (:id, :task_id, :key, :kind, :total, :sealed, :max_failures)
-ON CONFLICT (id) DO NOTHING;
+ON CONFLICT (id) DO NOTHING
+RETURNING id;
 
 -- name: lock_groups
 -- Differs by necessity: whoever writes has the whole file.
@@ -369,6 +376,51 @@ SET fired_at = CASE WHEN b.value ->> 'fired' THEN :now END,
     cleared_at = CASE WHEN b.value ->> 'stopped' THEN cleared_at END
 FROM json_each(:batch) AS b
 WHERE tasklib_groups.id = b.value ->> 'id';
+
+-- name: empty_group
+-- Count nothing of a group whose members are gone, and follow nobody for it.
+DELETE FROM tasklib_tallies WHERE group_id = :id;
+DELETE FROM tasklib_edges WHERE group_id = :id;
+UPDATE tasklib_groups SET ended = 0, failed = 0, cancelled = 0 WHERE id = :id;
+
+-- name: lock_following
+-- Differs by necessity: whoever writes has the whole file.
+SELECT 1 AS locked;
+
+-- name: lock_holder
+-- Differs by necessity: whoever writes has the whole file.
+SELECT t.id, t.live_key FROM tasks AS t WHERE t.id IN (SELECT i.value FROM json_each(:ids) AS i) ORDER BY t.id;
+
+-- name: find_circle
+-- Whether a task waits for another, however far: its children, what it follows, what is before it in a flow.
+-- Asked from the other end, because few wait for one task, and one may wait for a million.
+WITH RECURSIVE waiting AS (
+    SELECT :id AS id
+    UNION
+    SELECT g.task_id
+    FROM waiting AS w
+    JOIN tasklib_groups AS g ON g.fired_at IS NULL AND g.id IN (
+        SELECT m.group_id FROM tasks AS m WHERE m.id = w.id AND m.group_id IS NOT NULL
+        UNION ALL
+        SELECT e.group_id FROM tasklib_edges AS e WHERE e.task_id = w.id
+    )
+    WHERE g.kind = 'after' OR EXISTS (
+        SELECT 1 FROM tasklib_steps AS s WHERE s.task_id = g.task_id AND s.key = g.key AND s.state = 'open'
+    )
+)
+SELECT w.id FROM waiting AS w WHERE w.id = :holder;
+
+-- name: follow_task
+-- Let the end of a task that is locked count for a group, though it is no member of it.
+UPDATE tasks SET marks = coalesce(marks, 0) | 32 WHERE id = :id AND coalesce(marks, 0) & 32 = 0;
+INSERT INTO tasklib_edges (task_id, group_id, number) VALUES (:id, :group_id, 0)
+ON CONFLICT DO NOTHING;
+
+-- name: find_followed
+-- The task that a workflow follows for a group without members, with what became of it.
+SELECT t.id, t.seq, t.name, t.state, t.result, t.error, t.kwargs, t.attempts, t.max_retries, t.completed_at IS NULL AS lives
+FROM tasklib_edges AS e JOIN tasks AS t ON t.id = e.task_id
+WHERE e.group_id = :id;
 
 -- name: find_tallied
 -- Groups with something to add up.

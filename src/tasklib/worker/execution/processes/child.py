@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from tasklib.core.calls.own_tasks import own_task
 from tasklib.core.lifecycle import Ending, Event
-from tasklib.core.outcome import completed
+from tasklib.core.outcome import Completion, completed
 from tasklib.core.texts.error_text import summary
 from tasklib.errors import ClaimLost, ProcessDied, ProcessNotReady, TaskLibError
 from tasklib.storage.rows import ClaimedTask
@@ -40,6 +40,10 @@ LOADS = 3
 """How many children may die of whatever before they have loaded a task, until that is the task's failure."""
 RECALL_SECONDS = 0.05
 """How long one task may keep those that were sent behind it waiting."""
+MANY = 16
+"""With so many tasks still ahead of it, a child's answers are read together, and not each as it arrives."""
+READ_SECONDS = 0.001
+"""How long the answers wait then."""
 
 
 @dataclass(eq=False, slots=True)
@@ -70,6 +74,9 @@ class ChildOwner(Protocol):
 
     def returned(self, job: Job) -> None:
         """A job was not begun, and must run in another child."""
+
+    def completed(self, ends: Sequence[tuple[Job, Completion]]) -> None:
+        """Jobs have ended in success, each once."""
 
     def over(self, job: Job, result: Any) -> None:
         """A job has ended, once: with its Completion or Ending, COMMITTED, an exception, or None if it was ended."""
@@ -104,6 +111,8 @@ class Child:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._recall_timer: asyncio.TimerHandle | None = None
+        self._read_timer: asyncio.TimerHandle | None = None
+        self._is_sending = False
         self.reaped: asyncio.Future[None] = self._loop.create_future()
         work, theirs = socket.socketpair()
         self._lifeline, their_lifeline = socket.socketpair()
@@ -127,6 +136,11 @@ class Child:
         """Its process id, which is also that of its process group."""
         return self._process.pid
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether it has not been sent yet what it was given: large arguments are not sent ahead without bound."""
+        return self._channel.is_full
+
     def run(self, job: Job) -> None:
         """Give it a task; ahead of its turn only one that it has loaded."""
         job.child = self
@@ -136,9 +150,8 @@ class Child:
             self._begin(job)
         elif self._recall_timer is None:
             self._recall_timer = self._loop.call_later(RECALL_SECONDS, self._check_waiting, self.jobs[0])
-        # How it was declared may be long, and is sent once.
-        address = job.address._replace(declaration=None) if job.task.name in self.loaded else job.address
-        self._send([job.task.fields, job.task.claim, address])
+        # Where it is found and how it was declared is sent once.
+        self._send([job.task.fields, job.task.claim, None if job.task.name in self.loaded else job.address])
 
     def end(self, job: Job) -> None:
         """End a task: one that runs with the process and all it has started, one that waits when it is back."""
@@ -159,6 +172,7 @@ class Child:
         """Let it run the shutdown hooks and end, as soon as it has no task."""
         self.leaving = True
         if not self.jobs and not self._is_ending:
+            self._channel.flush()
             self._channel.finish()
             self._after(STOP_SECONDS, self._process.kill)
 
@@ -175,7 +189,15 @@ class Child:
             self._after(LOAD_SECONDS, self._overdue)
 
     def _send(self, message: Any) -> None:
-        if not self._channel.post(message):
+        """Send it together with what else there is to send in this turn of the event loop."""
+        self._channel.put(message)
+        if not self._is_sending:
+            self._is_sending = True
+            self._loop.call_soon(self._send_all)
+
+    def _send_all(self) -> None:
+        self._is_sending = False
+        if not self._channel.flush():
             self._loop.add_writer(self._channel, self._send_rest)
 
     def _send_rest(self) -> None:
@@ -183,16 +205,33 @@ class Child:
             self._loop.remove_writer(self._channel)
 
     def _receive(self) -> None:
-        for message in self._channel.receive():
-            self._received(message)
+        done: list[tuple[Job, Completion]] = []
+        try:
+            for message in self._channel.receive():
+                if message[0] == "done" and self.jobs:
+                    done.append(self._complete(*message[1:]))
+                else:
+                    self._received(message)
+        finally:
+            if done:
+                self._owner.completed(done)
         if self._channel.is_closed:
             self._disconnect()
             self._process.look()
             if not self.leaving:  # It is of no use any more.
                 self.leaving = True
                 self._after(TERM_SECONDS, self._process.kill)
+        elif len(self.jobs) >= MANY:
+            self._loop.remove_reader(self._channel)
+            self._read_timer = self._loop.call_later(READ_SECONDS, self._read_on)
+
+    def _read_on(self) -> None:
+        self._read_timer = None
+        self._loop.add_reader(self._channel, self._receive)
 
     def _disconnect(self) -> None:
+        if self._read_timer is not None:
+            self._read_timer.cancel()
         self._loop.remove_reader(self._channel)
         self._loop.remove_writer(self._channel)
 
@@ -206,8 +245,6 @@ class Child:
         job = self.jobs[0]
         task = job.task
         match message:
-            case ["done", text, started, ended]:
-                self._finish(completed(task, text, started, ended, job.attempt.context.reported))
             case ["ended", event, *rest]:
                 self._finish(Ending(task.id, task.version, Event(event), *rest))
             case ["committed"]:
@@ -248,6 +285,13 @@ class Child:
         """Its function is called: from here on its time counts."""
         job.attempt.begin()
         job.attempt.limit_time()
+
+    def _complete(self, text: str, started: float, ended: float) -> tuple[Job, Completion]:
+        """The task has ended in success: the next one's turn has come."""
+        job = self.jobs.popleft()
+        job.child = None
+        self._go_on()
+        return job, completed(job.task, text, started, ended, job.attempt.progress)
 
     def _finish(self, result: Any) -> None:
         """The task has ended: the next one's turn has come, or the process is free, or ends."""

@@ -119,7 +119,8 @@ class Host:
     def serve(self) -> None:
         """Run what is given until the worker hangs up; then run the shutdown hooks and return."""
         while (message := self._inbox.take()) is not None:
-            answer = self._attempt(ClaimedTask(message[0], message[1]), Address(*message[2]))
+            fields, claim, address = message
+            answer = self._attempt(ClaimedTask(fields, claim), address)
             if os.getpid() != self._pid:
                 os._exit(0)  # the function has forked, and returned in the copy too
             self._pass_on()  # Before the answer: the last report is recorded together with the end.
@@ -163,12 +164,15 @@ class Host:
             raise SystemExit(ENDED)
         self._coroutine.get_loop().call_soon_threadsafe(self._coroutine.cancel)
 
-    def _attempt(self, task: ClaimedTask, address: Address) -> list[Any] | None:
-        """How the attempt ended, as a message; None if the worker has ended it."""
+    def _attempt(self, task: ClaimedTask, address: Sequence[Any] | None) -> list[Any] | None:
+        """How the attempt ended, as a message; None if the worker has ended it.
+
+        The address of its function is given until this process has loaded it.
+        """
         definition = self._definitions.get(task.name)
         if definition is None:
             try:
-                definition = self._load(task.name, address)
+                definition = self._load(task.name, Address(*address or ()))
             except BaseException as error:  # noqa: BLE001  importing the program runs its code
                 self._memory.explain(error)
                 never = isinstance(error, TaskDefinitionError | ConfigurationError)

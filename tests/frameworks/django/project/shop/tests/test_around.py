@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from datetime import timedelta
 from io import StringIO
 
 from django.contrib.auth.models import User
@@ -11,6 +12,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test import TestCase, TransactionTestCase, modify_settings, override_settings
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from shop import tasks
 from tasklib.contrib.django.framework import signals, task_backends
@@ -162,6 +164,10 @@ class Admin(TestCase):
         waiting = tasks.add.enqueue(1)
         page = self.client.get(f"/admin/tasklib/task/{waiting.id}/change/").content.decode()
         self.assertIn("Why it has not finished", page)
+        later = tasks.add.using(run_after=timezone.now() + timedelta(hours=1)).enqueue(1)
+        page = self.client.get(f"/admin/tasklib/task/{later.id}/change/").content.decode()
+        self.assertIn("Cancel this task", page)
+        self.assertNotIn("_retry", page)
         unknown = self.client.get("/admin/tasklib/task/01a1e74c-6647-767a-9bb7-24a68b679c74/change/")
         self.assertRedirects(unknown, "/admin/", fetch_redirect_response=False)
 
