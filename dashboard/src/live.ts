@@ -1,7 +1,7 @@
 /** What the service tells by itself: numbers as they change, and whether we still hear it. */
 
 import { computed, effect, signal } from "@preact/signals";
-import { api, databaseAway, Problem, settled, type Stats, take } from "./api/client";
+import { alone, api, databaseAway, Problem, type Stats, take } from "./api/client";
 import { root } from "./router";
 
 export interface Snapshot {
@@ -53,13 +53,12 @@ export function hold(held: boolean): void {
   }
 }
 
-/** Do something while this page asks nothing else, neither before it is done nor still. */
-export async function alone<T>(work: () => Promise<T>): Promise<T> {
+/** Do something while this page neither listens nor asks anything else. */
+export async function inSilence<T>(work: Parameters<typeof alone<T>>[0]): Promise<T> {
   const held = connection.peek() === "held";
   hold(true);
-  await settled();
   try {
-    return await work();
+    return await alone(work);
   } finally {
     hold(held);
   }

@@ -17,8 +17,8 @@ export function keepSession(): void {
   });
 }
 
-export async function loadSession(): Promise<void> {
-  session.value = await take(api.GET("/api/session"));
+export async function loadSession(through = api): Promise<void> {
+  session.value = await take(through.GET("/api/session"));
 }
 
 export function can(permission: Permission): boolean {

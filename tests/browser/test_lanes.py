@@ -15,10 +15,9 @@ STILL = "&until=2099-01-01T00:00:00Z"
 """Up to now, read once: a picture that is read again moves under the pointer."""
 FIRST_PIECE = """path => {
     const [, x, y] = path.getAttribute("d").match(/^M([\\d.]+) ([\\d.]+)/);
-    const picture = path.ownerSVGElement.getBoundingClientRect();
-    return [picture.left + Number(x), picture.top + Number(y)];
+    return [Number(x), Number(y)];
 }"""
-"""Where the first of all pieces of a colour is: they are one path, and its corner may be that of none of them."""
+"""Where in its picture the first of all pieces of a colour is: they are one path, and its corner may be that of none of them."""
 
 
 def test_lanes_show_every_attempt_and_lead_to_its_task(page: Page, site: Site, done: list[str]) -> None:
@@ -33,24 +32,26 @@ def test_lanes_show_every_attempt_and_lead_to_its_task(page: Page, site: Site, d
 
     # The red end of an attempt that failed: where it is drawn, it is found.
     x, y = page.locator("path.t-bad").evaluate(FIRST_PIECE)
-    page.mouse.move(x + 1, y + 1)
+    picture.hover(position={"x": x + 1, "y": y + 1})
     expect(page.locator(".lane-told")).to_contain_text("payment.charge failed, ran")
-    page.mouse.click(x + 1, y + 1)
+    picture.click(position={"x": x + 1, "y": y + 1})
     expect(page.get_by_role("heading", name="payment.charge")).to_be_visible()
     assert page.url.rpartition("/")[2] in done
 
 
 def test_a_stretch_of_the_lanes_is_zoomed_into_and_leads_to_its_tasks(page: Page, site: Site, done: list[str]) -> None:
     page.goto(f"{site.url}/lanes?seconds=3600{STILL}")
-    expect(page.get_by_role("img", name="with 8 attempts")).to_be_visible()
-    box = page.locator(".lane-picture").bounding_box()
-    assert box is not None
-    right, middle = box["x"] + box["width"], box["y"] + 6
+    picture = page.get_by_role("img", name="with 8 attempts")
+    expect(picture).to_be_visible()
 
     def brush() -> None:
-        page.mouse.move(right - 200, middle)
+        """Over the last 200 pixels and the edge, begun when the picture stands still, for which `hover` waits."""
+        width = picture.evaluate("picture => picture.clientWidth")
+        picture.hover(position={"x": width - 200, "y": 6})
         page.mouse.down()
-        page.mouse.move(right + 5, middle, steps=4)
+        box = picture.bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + width + 5, box["y"] + 6, steps=4)
         page.mouse.up()
 
     brush()
@@ -78,5 +79,5 @@ def test_many_attempts_are_drawn_added_up(
     expect(page.get_by_role("img", name="1 lane with 8 attempts")).to_be_visible()
     expect(page.locator(".lane-keys")).to_contain_text("many failed")
     x, y = page.locator("path.t-bad").evaluate(FIRST_PIECE)
-    page.mouse.move(x + 1, y)
+    page.locator(".lane-picture").hover(position={"x": x + 1, "y": y})
     expect(page.locator(".lane-told")).to_contain_text("8 ended, 2 failed")

@@ -46,7 +46,36 @@ async function exactFetch(request: Request): Promise<Response> {
   return response;
 }
 
-export const api = createClient<paths>({ baseUrl: root, credentials: "same-origin", fetch: exactFetch });
+let underWay = 0;
+/** While somebody has the service for themselves, until when. */
+let taken: Promise<void> | null = null;
+
+async function waitingFetch(request: Request): Promise<Response> {
+  while (taken) await taken;
+  underWay++;
+  try {
+    return await exactFetch(request);
+  } finally {
+    underWay--;
+  }
+}
+
+const atOnce = createClient<paths>({ baseUrl: root, credentials: "same-origin", fetch: exactFetch });
+export const api = createClient<paths>({ baseUrl: root, credentials: "same-origin", fetch: waitingFetch });
+
+/** Do something while this page asks nothing else: what was asked is answered before, what is asked meanwhile waits. */
+export async function alone<T>(work: (api: typeof atOnce) => Promise<T>): Promise<T> {
+  while (taken) await taken;
+  let leave = () => {};
+  taken = new Promise((done) => (leave = done));
+  try {
+    while (underWay) await new Promise((done) => setTimeout(done, 20));
+    return await work(atOnce);
+  } finally {
+    taken = null;
+    leave();
+  }
+}
 
 /** What the service said was wrong, or that it could not be reached (status 0). */
 export class Problem extends Error {
@@ -71,26 +100,17 @@ interface Answer<T> {
   response: Response;
 }
 
-let underWay = 0;
 /** The last answer was that the database is away. */
 export const databaseAway = signal(false);
-
-/** Wait until every question is answered. */
-export async function settled(): Promise<void> {
-  while (underWay) await new Promise((done) => setTimeout(done, 20));
-}
 
 /** The data of an answer, or a Problem; who is not signed in any more is led to where they can. */
 export async function take<T>(asked: Promise<Answer<T>>): Promise<T> {
   let answer: Answer<T>;
-  underWay++;
   try {
     answer = await asked;
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new Problem(0, "The service cannot be reached.");
-  } finally {
-    underWay--;
   }
   if (answer.response.ok) {
     databaseAway.value = false;

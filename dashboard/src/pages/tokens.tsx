@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { changed } from "../actions";
 import { api, take, type Token } from "../api/client";
-import { alone } from "../live";
+import { inSilence } from "../live";
 import { useResource } from "../resource";
 import { loadSession, session } from "../session";
 import { attempt } from "../toasts";
@@ -115,13 +115,13 @@ function TokenDialog({ first, close }: { first: boolean; close: () => void }) {
     const days = DAYS[form.get("expires") as string];
     const role = form.get("role") as Token["role"];
     const expiresAt = days ? { expiresAt: new Date(Date.now() + days * 86_400_000).toISOString() } : {};
-    const make = async () => {
-      const made = await take(api.POST("/api/tokens", { body: { name: (form.get("name") as string).trim(), role, ...expiresAt } }));
+    const make = async (through = api) => {
+      const made = await take(through.POST("/api/tokens", { body: { name: (form.get("name") as string).trim(), role, ...expiresAt } }));
       setSecret(made.secret);
       return made.secret;
     };
-    // The first token closes the door behind us: we go through it at once, and nobody of us knocks meanwhile.
-    await (first ? alone(async () => enter(await make())) : make());
+    // From the first token on every request needs one: we sign in with it before this page asks anything else.
+    await (first ? inSilence(async (through) => signIn(await make(through), through)) : make());
     return false;
   };
   if (secret) return <Secret secret={secret} close={close} />;
@@ -144,9 +144,9 @@ function TokenDialog({ first, close }: { first: boolean; close: () => void }) {
   );
 }
 
-async function enter(secret: string): Promise<void> {
-  await take(api.POST("/api/session", { headers: { Authorization: `Bearer ${secret}` } }));
-  await loadSession();
+async function signIn(secret: string, through: typeof api): Promise<void> {
+  await take(through.POST("/api/session", { headers: { Authorization: `Bearer ${secret}` } }));
+  await loadSession(through);
 }
 
 function Secret({ secret, close }: { secret: string; close: () => void }) {

@@ -64,6 +64,7 @@ const colour = (type: number): string => (type < OTHERS ? `t${type}` : "t-other"
 function paths(data: Lanes, place: Layout): Map<string, string> {
   const found = new Map<string, string[]>();
   const box = (name: string, x: number, y: number, width: number, height: number) => {
+    x = Math.min(x, place.width - width); // what has just ended is seen as well
     const parts = found.get(name) ?? found.set(name, []).get(name)!;
     parts.push(`M${x.toFixed(1)} ${y.toFixed(1)}h${width.toFixed(1)}v${height.toFixed(1)}h${(-width).toFixed(1)}z`);
   };
