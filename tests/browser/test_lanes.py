@@ -17,7 +17,7 @@ FIRST_PIECE = """path => {
     const [, x, y] = path.getAttribute("d").match(/^M([\\d.]+) ([\\d.]+)/);
     return [Number(x), Number(y)];
 }"""
-"""Where in its picture the first of all pieces of a colour is: they are one path, and its corner may be that of none of them."""
+"""Where in its picture the first piece of a colour is: all are one path, and its corner may be that of none of them."""
 
 
 def test_lanes_show_every_attempt_and_lead_to_its_task(page: Page, site: Site, done: list[str]) -> None:
