@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 from playwright.sync_api import Page, Route, expect
@@ -170,6 +171,25 @@ def test_a_step_that_is_not_over_is_not_drawn_as_a_collapse(page: Page, site: Si
     plot.hover(position={"x": 150, "y": 50})
     page.mouse.up()
     expect(page).to_have_url(re.compile(r"/tasks\?after=.*&before="))
+
+
+def test_a_chart_of_one_value_shows_minutes_and_not_years(page: Page, site: Site, queue: TaskQueue) -> None:
+    at = datetime.fromtimestamp(time.time() // 60 * 60, UTC).isoformat()
+    none = {"p50": None, "p95": None, "p99": None}
+    ended = {"completed": 60, "failed": 0, "retried": 0, "cancelled": 0, "buried": 0}
+    one = {"at": at, "ended": ended, "wait": none, "run": none, "depth": None}
+    page.route(
+        "**/api/metrics/series?*", lambda route: route.fulfill(json={"stepSeconds": 60, "type": None, "points": [one]})
+    )
+    page.goto(f"{site.url}/?range=1h")
+    plot = page.locator(".u-over").first
+    plot.hover(position={"x": 50, "y": 50})
+    page.mouse.down()
+    plot.hover(position={"x": 350, "y": 50})
+    page.mouse.up()
+    expect(page).to_have_url(re.compile(r"/tasks\?after=.*&before="))
+    asked = {name: datetime.fromisoformat(value) for name, (value,) in parse_qs(urlsplit(page.url).query).items()}
+    assert asked["before"] - asked["after"] < timedelta(hours=1)
 
 
 def test_the_palette_leads_anywhere_and_reasons_have_a_button(page: Page, site: Site, queue: TaskQueue) -> None:

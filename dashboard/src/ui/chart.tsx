@@ -180,7 +180,8 @@ function options(element: HTMLElement, drawn: PlotProps, marks: { current: Marks
     padding: [10, 24, 0, 0],
     cursor: { y: false, sync: { key: "charts" }, points: { size: 6 }, drag: { x: Boolean(chosen), y: false, setScale: false } },
     scales: {
-      x: { range: (_, first, last) => [Math.min(first, last - atLeast), last] },
+      // By the values themselves: of a single one uPlot would make a range of years.
+      x: { range: (plot) => timeRange(plot.data[0] as number[], atLeast) },
       y: log
         ? { distr: 3, range: (_, low, most) => [Math.max(Math.min(low, most / 10) * 0.8, 1e-4), Math.max(most * 1.3, least)] }
         : { range: (_, __, most) => [0, Math.max(most * 1.1, least)] },
@@ -214,6 +215,11 @@ function options(element: HTMLElement, drawn: PlotProps, marks: { current: Marks
       ],
     },
   };
+}
+
+function timeRange(times: number[], atLeast: number): [number, number] {
+  const last = times.at(-1) ?? 0;
+  return [Math.min(times[0] ?? 0, last - Math.max(atLeast, 60)), last];
 }
 
 /** The values without a neighbour, which no line shows: each gets a dot. */
