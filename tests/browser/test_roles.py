@@ -56,6 +56,7 @@ def test_the_first_token_closes_the_door_and_keeps_its_maker_inside(page: Page, 
     site = open_site
     page.goto(f"{site.url}/settings")
     expect(page.get_by_text("local with the role admin")).to_be_visible()
+    expect(page.get_by_role("button", name="Sign out")).to_have_count(0)
     page.get_by_role("button", name="New token").click()
     page.get_by_label("Name").fill("root")
     page.get_by_role("button", name="Create").click()

@@ -27,7 +27,8 @@ export function SettingsPage() {
           ) : (
             <Loading rows={1} />
           )}
-          <Button onClick={() => void attempt(signOut)}>Sign out</Button>
+          {/* Who came in without a token has nothing to sign out of. */}
+          {who && who.name !== "local" && <Button onClick={() => void attempt(signOut)}>Sign out</Button>}
         </div>
       </Panel>
       <Retention />
