@@ -8,8 +8,9 @@ from math import inf
 from tasklib.core.time.timing import Timing
 
 
-class Calls:
-    """Calls to those who deliver events and count children: by whoever causes work for them, or finds some."""
+class WorkflowSignals:
+    """Wakes the services that deliver events and count ended children; set by whatever creates or finds work for
+    them."""
 
     def __init__(self, timing: Timing) -> None:
         self._timing = timing
@@ -17,10 +18,11 @@ class Calls:
         self.children_ended = asyncio.Event()
         """Set when a child of a workflow has ended, or a workflow with children."""
         self.events_emitted = asyncio.Event()
-        """Set when there are events that nobody has delivered."""
+        """Set when there are undelivered events."""
 
     def looked(self, *, events: bool, groups: bool) -> None:
-        """Somebody has looked for all: until the next look is overdue they need not look for themselves."""
+        """Note that the claimer has looked for both kinds of work: the services need not look until its next look is
+        overdue."""
         self._looked = self._timing.monotonic()
         if events:
             self.events_emitted.set()
@@ -29,7 +31,7 @@ class Calls:
 
     @property
     def seconds_since_look(self) -> float:
-        """How long ago somebody looked for all."""
+        """How long ago the claimer last looked for both kinds of work."""
         return self._timing.monotonic() - self._looked
 
 
@@ -39,16 +41,16 @@ class WorkerControl:
     def __init__(self, timing: Timing) -> None:
         self.timing = timing
         self.is_stopping = False
-        """Nothing more is claimed, and nothing that is held begins."""
+        """Nothing more is claimed, and no held task starts."""
         self.nothing_to_claim = False
-        """Everything that is due is held, and a notification comes when more is."""
+        """Everything due is held here, and a notification will arrive when more becomes due."""
         self.is_hurried = False
-        """Running tasks are not waited for."""
+        """The drain does not wait for running tasks."""
         self.ended = asyncio.Event()
-        """Set when an attempt has ended, or is not waited for any longer."""
+        """Set when an attempt has ended or was abandoned."""
         self.has_claimed = asyncio.Event()
         """Set when tasks are claimed, cleared when none is held any more."""
-        self.calls = Calls(timing)
+        self.workflow_signals = WorkflowSignals(timing)
         self._woken = asyncio.Event()
 
     def stop(self) -> None:
@@ -70,11 +72,11 @@ class WorkerControl:
 
     @property
     def is_woken(self) -> bool:
-        """Whether anything has woken it since the last look."""
+        """Whether the claimer was woken since its last look."""
         return self._woken.is_set()
 
     def look(self) -> None:
-        """Note that a look begins: only what comes from now on wakes it again."""
+        """Note that the claimer starts to look: only later calls of `wake` wake it again."""
         self.nothing_to_claim = False
         self._woken.clear()
 

@@ -17,8 +17,8 @@ log = logging.getLogger("tasklib.worker")
 async def working_beside(worker: Worker) -> AsyncGenerator[None]:
     """Run the worker while the block runs, then let its tasks finish within its grace.
 
-    The block begins when the start-up hooks have run and the database was asked; what they raise is raised here, and so
-    is that its tables cannot be used.  A database that is away does not keep it from beginning.
+    The block begins when the start-up hooks have run and the database was asked once.  Errors of the hooks and unusable
+    tables are raised here; a database that cannot be reached does not delay the block.
     """
     running = own_task(worker.run(), owner=worker)
     await _until_started(worker, running)
@@ -46,7 +46,7 @@ async def _until_started(worker: Worker, running: asyncio.Task[None]) -> None:
 
 
 async def _until_ended(worker: Worker, running: asyncio.Task[None]) -> None:
-    """Wait for the drain; a cancellation meanwhile means that there is no time for it, and is passed on after it."""
+    """Wait for the drain; a cancellation meanwhile shortens it to an immediate stop, and is re-raised afterwards."""
     cancelled: asyncio.CancelledError | None = None
     while not running.done():
         try:
@@ -60,6 +60,6 @@ async def _until_ended(worker: Worker, running: asyncio.Task[None]) -> None:
 
 
 def _log_early_end(running: asyncio.Task[None]) -> None:
-    """The application goes on without its worker: that must not go unnoticed until it stops."""
+    """Log that the worker ended while the application continues, which would otherwise go unnoticed until it stops."""
     if not running.cancelled() and (error := running.exception()) is not None:
         log.critical("the worker beside the application has ended; restart the application", exc_info=error)

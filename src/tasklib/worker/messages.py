@@ -12,7 +12,7 @@ from typing import Any
 
 CHUNK = 1 << 18
 
-# The standard library's JSON, because it carries what only one database refuses; it writes line breaks as \n.
+# The standard library's JSON, because it also carries values that one of the databases refuses; it escapes line breaks.
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
@@ -33,7 +33,7 @@ class Channel:
         return self._socket.fileno()
 
     def send(self, message: Any) -> None:
-        """Send a message, and wait until there was room for it; one that nobody can receive any more is dropped."""
+        """Send a message, waiting until there is room for it; dropped if the other end is closed."""
         with self._sending, suppress(OSError):
             self._socket.sendall(f"{_encode(message)}\n".encode())
 
@@ -43,7 +43,7 @@ class Channel:
         return self.flush()
 
     def put(self, message: Any) -> None:
-        """Keep a message for the next `flush`, which sends it together with others."""
+        """Queue a message for the next `flush`, which sends it together with others."""
         with self._sending:
             self._unsent += f"{_encode(message)}\n".encode()
 
@@ -61,7 +61,7 @@ class Channel:
                 except BlockingIOError:
                     return False
                 except OSError:
-                    sent = len(self._unsent)  # Nobody reads it any more; the end of the process is noticed elsewhere.
+                    sent = len(self._unsent)  # The other end is closed; the end of the process is noticed elsewhere.
                 self._unsent = self._unsent[sent:]
             return not self._unsent
 
@@ -79,15 +79,15 @@ class Channel:
                 self._received += data
                 self.is_closed = not data
                 if len(data) < CHUNK:
-                    break  # There was no more.
+                    break  # Nothing more has arrived.
                 flags = socket.MSG_DONTWAIT
             *lines, self._received = self._received.split(b"\n")
-            # As one array: to parse each by itself takes longer.
+            # As one array: parsing each message by itself takes longer.
             messages: list[Any] = json.loads(f"[{b','.join(lines).decode()}]")
             return messages
 
     def finish(self) -> None:
-        """Let the other end know that nothing more is sent."""
+        """Tell the other end that nothing more follows."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
 
@@ -103,7 +103,7 @@ RECALL = ["recall"]
 
 
 class Inbox:
-    """What a process receives and takes one at a time, as long as the other end does not recall it."""
+    """Messages that a process takes one at a time, unless the other end recalls them first."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -112,7 +112,7 @@ class Inbox:
         self._answers: dict[int, list[Any]] = {}
 
     def take(self) -> Any:
-        """The next message, waited for; None when there are no more."""
+        """Wait for the next message; None when there are no more."""
         with self._changed:
             while True:
                 if not self._waiting:
@@ -125,7 +125,7 @@ class Inbox:
                     return self._waiting.popleft()
 
     def answer(self, number: int) -> list[Any] | None:
-        """What the other end answers to the question of this number, waited for; None when it is gone."""
+        """Wait for the answer to the question with this number; None when the other end is gone."""
         with self._changed:
             while number not in self._answers:
                 if self._channel.is_closed:
@@ -134,7 +134,7 @@ class Inbox:
             return self._answers.pop(number)
 
     def _receive(self) -> None:
-        """Wait for messages; answers are kept apart."""
+        """Wait for messages; answers are stored separately."""
         for message in self._channel.receive(wait=True):
             match message:
                 case ["answer", number, *answer]:
@@ -143,7 +143,7 @@ class Inbox:
                     self._waiting.append(message)
 
     def drop_recalled(self) -> list[Any]:
-        """The messages before the next RECALL that were not taken yet, and never will be; in another thread."""
+        """Remove and return the messages before the next RECALL that were not taken yet; called in another thread."""
         with self._changed:
             while RECALL not in self._waiting and not self._channel.is_closed:
                 self._receive()

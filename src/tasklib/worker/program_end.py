@@ -1,8 +1,8 @@
 """A worker in a thread drains when the program ends, while the threads it needs are still there.
 
-When the main thread is over, Python first calls what is registered with `threading`, last registered first, and only
-then what is registered with `atexit`.  In between, `concurrent.futures` ends its threads, and from Python 3.12 on no
-thread can be started all along: too late to record how a task has ended.
+When the main thread ends, Python first calls the functions registered with `threading`, last registered first, and only
+then those registered with `atexit`.  In between, `concurrent.futures` ends its threads, and from Python 3.12 on no
+thread can be started any more: too late to record how a task ended.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class StopAtEnd:
 
 
 def run_in_thread(main: Coroutine[Any, Any, None]) -> None:
-    """`asyncio.run`, which always ends: it waits for no asyncio task that refuses to, and it may end while the program
-    does, although the thread that it wants for that cannot start then."""
+    """Like `asyncio.run`, but it always returns: it does not wait for asyncio tasks that refuse to end, and it works
+    while the program ends, when asyncio can no longer start the thread it wants."""
     done = False
 
     async def work() -> None:
@@ -92,7 +92,7 @@ def run_in_thread(main: Coroutine[Any, Any, None]) -> None:
 
 
 async def _end_the_rest() -> None:
-    """Cancel what is left on this event loop, and forget what does not end for that: asyncio would wait for ever."""
+    """Cancel what is left on this event loop, and abandon what does not end: asyncio would wait for ever."""
     rest = asyncio.all_tasks() - {asyncio.current_task()}
     for task in rest:
         task.cancel()

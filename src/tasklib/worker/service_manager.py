@@ -1,6 +1,6 @@
-"""Telling the service manager that started this process, such as systemd, that the service is ready, lives and stops.
+"""Notifying the service manager that started this process, such as systemd: ready, alive, stopping.
 
-Its protocol is one datagram for each word, to the socket that `NOTIFY_SOCKET` names (`Type=notify`). Without that
+The protocol is one datagram for each state, to the socket that `NOTIFY_SOCKET` names (`Type=notify`). Without that
 variable nothing is sent and nothing runs.
 """
 
@@ -23,14 +23,14 @@ LOOK_SECONDS: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class ServiceManager:
-    """Where to send words, and within how long it expects to hear from us."""
+    """The manager's socket, and the interval in which it expects a message."""
 
     address: str | None = None
     watchdog_seconds: float | None = None
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Self:
-        """The one that the variables of this process describe; one that hears nothing if there is none."""
+        """The manager that this process's environment describes; without one, messages go nowhere."""
         address = environment.get("NOTIFY_SOCKET") or None
         meant = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         microseconds = environment.get("WATCHDOG_USEC", "")
@@ -52,7 +52,8 @@ class ServiceManager:
 async def informed(
     manager: ServiceManager, timing: Timing, *, is_ready: Callable[[], bool], is_stopping: Callable[[], bool]
 ) -> AsyncGenerator[None]:
-    """Tell the manager, while the block runs, when the service is ready, that its loop turns, and that it stops."""
+    """Report to the manager, while the block runs, when the service is ready, that its event loop runs, and that it
+    stops."""
     if manager.address is None:
         yield
         return

@@ -13,12 +13,12 @@ from tasklib.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
-    """How one worker works; the queue's configuration says the rest."""
+    """The settings of one worker; those shared by all workers of a queue are in its `Config`."""
 
     concurrency: int = 1
     """Tasks that run at once."""
     poll_interval_seconds: float = 1.0
-    """How long an idle worker waits at most before it looks for work by itself."""
+    """The longest time between two polls of an idle worker."""
     prefetch: int | None = None
     """Tasks claimed ahead; None lets the measured durations decide."""
     grace_seconds: float = 30.0
@@ -26,7 +26,7 @@ class WorkerSettings:
     batch_size: int | None = None
     """Tasks claimed at once, at most; None lets free slots and prefetch decide."""
     limits: LocalLimits = field(default_factory=LocalLimits)
-    """Limits this worker keeps by itself; they may be changed while it runs."""
+    """Limits of this worker alone; they may be changed while it runs."""
     only: tuple[str, ...] = ()
     """Patterns such as `email.*`; with any, only tasks whose name matches one are claimed."""
     max_stuck_threads: int = 10
@@ -34,13 +34,13 @@ class WorkerSettings:
     max_tasks_per_child: int = 10_000
     """A child process is replaced after so many tasks, in case they leak memory."""
     memory_limit_mb: int | None = None
-    """MiB that a child process may use, for tasks that do not say it themselves; None: no limit."""
+    """MiB that a child process may use, for tasks without a limit of their own; None: no limit."""
     modules: tuple[str, ...] = ()
     """Modules that a child process imports beside those of its tasks: where handlers and hooks are registered."""
     executor: str | None = None
     """The cluster engine, "dask" or "ray", that runs all tasks which can be loaded there; None: only those that ask."""
     scheduler: str | None = None
-    """Where that engine is, in its own words, such as tcp://10.0.0.1:8786; None: as the engine's own settings say."""
+    """The engine's address, in its own form, such as tcp://10.0.0.1:8786; None: as in the engine's own settings."""
     signals: bool = True
     """Whether SIGTERM and SIGINT stop the worker."""
 

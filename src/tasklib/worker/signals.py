@@ -26,7 +26,7 @@ def listen_to_stops(handle: Callable[[], None]) -> None:
 
 
 def ignore_stops() -> None:
-    """Put back what was there before."""
+    """Restore the earlier handlers."""
     for number, handler in list(_replaced.items()):
         del _replaced[number]
         asyncio.get_running_loop().remove_signal_handler(number)
@@ -35,8 +35,8 @@ def ignore_stops() -> None:
 
 
 def _before_fork() -> None:
-    """A forked child shares the event loop's wake-up channel: a signal to it would not end it, but stop the parent, as
-    when multiprocessing ends its pool.  So it gets the earlier handlers back, before any signal reaches it."""
+    """Give a forked child the earlier signal handlers before any signal can reach it.  It shares the event loop's
+    wake-up channel: a signal to it, as when multiprocessing ends its pool, would otherwise stop the parent."""
     if _replaced:
         _masks[threading.get_ident()] = set(signal.pthread_sigmask(signal.SIG_BLOCK, STOPS))
 
@@ -61,7 +61,7 @@ os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_c
 
 
 class Stoppable(Protocol):
-    """What can be asked to stop; asked a second time, to stop now."""
+    """Something that can be asked to stop; the second call means now."""
 
     def stop(self) -> None:
         """Stop soon."""

@@ -57,7 +57,7 @@ log = logging.getLogger("tasklib.worker")
 
 
 class Supervision(Protocol):
-    """What a worker needs of its supervisor, if it runs under one."""
+    """What a worker calls of its supervisor, if it runs under one."""
 
     running: RunningTable
 
@@ -93,13 +93,14 @@ class Worker:
         self._registered_names: list[str] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self.started = asyncio.Event()
-        """Set when the start-up hooks have run and the database was asked, whether it answered or is away."""
+        """Set when the start-up hooks have run and the database was asked once, whether or not it answered."""
         self.state = self._runner.settings.state
 
     async def run(self) -> None:
         """Work until `stop` is called, a signal arrives, or the surrounding task is cancelled; then drain.
 
-        In another thread than the main one no signal arrives, but the end of the program does: it waits for the drain.
+        Signals arrive only in the main thread; in another thread the end of the program stops the worker, and waits for
+        the drain.
 
         Raises WorkerStuck, after draining, when too many threads never came back.
         """
@@ -131,11 +132,11 @@ class Worker:
         self._control.stop()
 
     def notified(self, event: str) -> None:
-        """The database announces that there may be work, or another schedule."""
+        """Handle a notification of the database: there may be work, or a changed schedule."""
         if self._scheduler is not None and event in ("schedules", "changed"):
             self._scheduler.changed(surely=event == "schedules")
         if event == "event":
-            self._control.calls.events_emitted.set()
+            self._control.workflow_signals.events_emitted.set()
             return
         if self._claimer is not None:
             self._claimer.notified(event)
@@ -154,7 +155,7 @@ class Worker:
         return info if names == self._registered_names else {**info, "names": names}
 
     def report(self) -> dict[str, Any]:
-        """What it has done since it began, and how busy it is, for its supervisor; called on the event loop."""
+        """Its counts since it started, and its load, for its supervisor; called on the event loop."""
         return {
             "counted": self._runner.metrics.totals(),
             "slots": self._settings.concurrency,
@@ -162,7 +163,7 @@ class Worker:
         }
 
     def declared_dead(self) -> None:
-        """Others run what it held; called in the heartbeat's thread."""
+        """Note that other workers have taken over its tasks; called in the heartbeat's thread."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._abandon_instance)
 
@@ -185,7 +186,8 @@ class Worker:
             raise ended_by
 
     async def _until_exit(self, work: Callable[[], Awaitable[None]]) -> BaseException | None:
-        """What ended the program, if something did: raised in a task of its own, it would be raised twice."""
+        """Run the work; returns what ended the program, such as KeyboardInterrupt, which asyncio would raise twice from
+        a task."""
         try:
             await self._with_hooks(work)
         except (KeyboardInterrupt, SystemExit) as error:
@@ -215,7 +217,7 @@ class Worker:
             self._wakeups.ignore()
 
     async def _register(self) -> Heartbeat:
-        """Become a new instance, known to others from now on; its registration is its first heartbeat."""
+        """Register as a new instance, visible to other workers from now on; the registration is its first heartbeat."""
         make = Heartbeat if self._supervisor is None else self._supervisor.heartbeat
         heartbeat = make(self._database, self._timing, self._queue.config, uuid4(), self)
         names = self._registered_names = self._selection.names()
@@ -253,10 +255,10 @@ class Worker:
             self._scheduler = Scheduler(queue, instance.poll_batch)
             rules = parse_retention(queue.config.retention)
             retention = [RetentionService(queue, rules)] if rules else []
-            calls = self._control.calls
+            signals = self._control.workflow_signals
             upkeep = (MetricsService(queue, self._runner.metrics, instance.poll_batch), self._scheduler, *retention)
-            instance.start(*upkeep, EventDelivery(queue, calls), GroupFold(queue, calls, self._runner))
-        else:  # for one batch only
+            instance.start(*upkeep, EventDelivery(queue, signals), GroupFold(queue, signals, self._runner))
+        else:  # in `run_once`
             instance.start()
         try:
             await self._or_log(instance.recovery.first_sweep)
@@ -268,7 +270,8 @@ class Worker:
             await asyncio.shield(own_task(self._end_instance(instance, claimer)))
 
     async def _until_available(self, step: Callable[[], Awaitable[T]]) -> T | None:
-        """The result of the step, repeated while the database is away; None if the worker is stopped meanwhile."""
+        """Repeat the step while the database is away, and return its result; None if the worker is stopped
+        meanwhile."""
         failures = 0
         while not self._control.is_stopping:
             try:
@@ -284,7 +287,7 @@ class Worker:
         return None
 
     async def _log_skipped(self) -> None:
-        """Warn of types that wait while no live worker defines them: they are skipped by all."""
+        """Warn of tasks that wait although no live worker defines their names: every worker skips them."""
         waiting = await self._database.arun(statistics.find_oldest_waiting)
         known = set(self._queue.registry.names())
         if unknown := {each.name for each in waiting} - known:
@@ -298,10 +301,10 @@ class Worker:
         """Claim and run until nothing is due that has not run here already."""
         held, finisher = self._runner.held, self._runner.finisher
         seen: set[str] = set()
-        self._control.calls.children_ended.set()
+        self._control.workflow_signals.children_ended.set()
         while limit is None or len(seen) < limit:
-            if self._control.calls.children_ended.is_set():
-                self._control.calls.children_ended.clear()
+            if self._control.workflow_signals.children_ended.is_set():
+                self._control.workflow_signals.children_ended.clear()
                 while await self._database.arun(fold_groups):
                     pass
             claimed = await claimer.claim(BATCH if limit is None else min(BATCH, limit - len(seen)))
@@ -318,8 +321,8 @@ class Worker:
             await finisher.flush()
 
     async def _end_instance(self, instance: Instance, claimer: Claimer) -> None:
-        """Drain and sign off.  Unless the database has confirmed everything it held, the instance is not signed off:
-        when its heartbeat is missed, others take back what it could not."""
+        """Drain and sign off.  If the database did not confirm every release, the instance stays registered: other
+        workers recover the rest when its heartbeat is overdue."""
         try:
             await self._drain(claimer)
             signed_off = True
@@ -336,7 +339,8 @@ class Worker:
         log.info("worker %s stopped", self.worker_id)
 
     async def _drain(self, claimer: Claimer) -> None:
-        """Nothing stays behind: what is not ours is dropped, the rest finished within the grace or given back."""
+        """Leave nothing held: drop tasks that are no longer ours, let the others finish within the grace, release the
+        rest."""
         held, finisher = self._runner.held, self._runner.finisher
         if claimer.unregistered:
             self._drop_everything()
@@ -346,7 +350,7 @@ class Worker:
             attempt.stop(StopReason.RELEASED)
         given_up = self._timing.monotonic() + 2 * UNWIND_SECONDS
         while held.running:
-            # Not until each has ended: one that refuses to is abandoned, and is held no longer all the same.
+            # Not until each has really ended: one that refuses is abandoned, and no longer held either.
             await held.one_ended(max(0.0, given_up - self._timing.monotonic()))
             if self._timing.monotonic() >= given_up:
                 # Should never happen, and must not keep a worker from ending if it does.
@@ -359,7 +363,7 @@ class Worker:
                 await claimer.release_strays()
 
     async def _let_finish(self, seconds: float) -> None:
-        """Wait until nothing runs, at most so long, or until a second stop asks to end now."""
+        """Wait until nothing runs, for at most the grace, or until a second stop asks to end now."""
         held, deadline = self._runner.held, self._timing.monotonic() + seconds
         while held.running and not self._control.is_hurried and (left := deadline - self._timing.monotonic()) > 0:
             await held.one_ended(left)
@@ -376,7 +380,7 @@ class Worker:
 
 
 def _resident_bytes() -> int | None:
-    """The memory this process holds now; None where the system does not say."""
+    """The resident memory of this process; None where the system does not report it."""
     with suppress(OSError, ValueError, IndexError):
         return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return None

@@ -9,7 +9,7 @@ from typing import Final
 from tasklib.queue import TaskQueue
 from tasklib.service.base import ServicePart
 from tasklib.service.statistics import Statistics
-from tasklib.worker.control import Calls
+from tasklib.worker.control import WorkflowSignals
 from tasklib.worker.recording.metrics import Metrics
 from tasklib.worker.upkeep.events import EventDelivery
 from tasklib.worker.upkeep.groups import GroupFold
@@ -31,7 +31,7 @@ class Upkeep(ServicePart):
         self._next = 0.0
         self._watching: asyncio.AbstractEventLoop | None = None
         self._services: Sequence[Periodic] = ()
-        self._calls = Calls(queue.timing)
+        self._signals = WorkflowSignals(queue.timing)
 
     def watch(self) -> None:
         """Take over from the dead from now on, in the background: that takes regular looks, and requests come as they
@@ -39,14 +39,14 @@ class Upkeep(ServicePart):
         loop = asyncio.get_running_loop()
         if self._watching is not loop:
             self._watching = loop
-            calls = self._calls = Calls(self.queue.timing)
-            self._services = (Recovery(self.queue), GroupFold(self.queue, calls), EventDelivery(self.queue, calls))
+            signals = self._signals = WorkflowSignals(self.queue.timing)
+            self._services = (Recovery(self.queue), GroupFold(self.queue, signals), EventDelivery(self.queue, signals))
             for service in self._services:
                 service.start()
 
     def child_ended(self) -> None:
         """Tell the workflow that waits for it, if that is so, soon."""
-        self._calls.children_ended.set()
+        self._signals.children_ended.set()
 
     async def care(self) -> None:
         """Do the rest, if it was not done a moment ago."""

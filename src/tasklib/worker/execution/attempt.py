@@ -1,7 +1,7 @@
 """One attempt at a task: how long it may take, why it must stop, what it has reported, and how it ended, once.
 
-Here is also the seam between a worker and where functions run: its event loop, threads, child processes, or a cluster.
-A new executor is one file with a subclass of `Executor`, and one line in `Runner.__init__`.
+This is also the interface between a worker and the places where functions run: event loop, threads, child processes,
+cluster. A new executor is one file with a subclass of `Executor`, and one line in `Runner.__init__`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tasklib.worker.workflows.engine import Engine
 from tasklib.worker.workflows.journal import Journal
 
 UNWIND_SECONDS = 5.0
-"""How long work may take to end after it was stopped; then it is abandoned, and said to be."""
+"""How long work may take to end after it was stopped; then it is abandoned, and a log line says so."""
 
 Ended = Completion | Ending | Committed
 
@@ -67,7 +67,8 @@ class AttemptSettings:
 
 
 class AttemptRunner(Protocol):
-    """The worker's Runner: executors take attempts from it, and attempts report to it."""
+    """What executors and attempts call of the worker's `Runner`: executors take attempts from it, attempts report to
+    it."""
 
     settings: AttemptSettings
     notes: Notes
@@ -75,36 +76,37 @@ class AttemptRunner(Protocol):
     database: Database
 
     def has_next(self, executor: Executor) -> bool:
-        """Whether an attempt may begin there now."""
+        """Whether an attempt may start in this executor now."""
         ...
 
     def take(self, executor: Executor) -> Attempt | None:
-        """The next attempt that may begin there now; None when there is none, or something else comes first."""
+        """The next attempt that may start in this executor now; None if there is none, or another executor's comes
+        first."""
         ...
 
     def hold_slot(self, attempt: Attempt) -> None:
-        """It has not ended at once: it holds a slot until it does."""
+        """Count an attempt that did not end at once as running: it holds a slot until it ends."""
 
     def note_running(self, attempt: Attempt) -> None:
-        """From here on it may take the worker's process down."""
+        """Note that the task's code is about to run, and may from now on crash the worker's process."""
 
     def use_free_slots(self) -> None:
-        """Something else may begin now."""
+        """Start held tasks, because a slot may be free."""
 
     def resize(self, slots: int) -> None:
-        """There is room for so many at once now."""
+        """Let this many attempts run at once from now on."""
 
     def start_elsewhere(self, attempt: Attempt) -> None:
-        """It cannot begin in this executor, and must find another."""
+        """Pass on an attempt that this executor cannot start, to another executor."""
 
     def completed(self, ends: Sequence[tuple[Attempt, Completion]]) -> None:
-        """These have ended in success."""
+        """Record attempts that have succeeded."""
 
     def ended(self, attempt: Attempt, ended: Ended) -> None:
-        """It is over."""
+        """Record how an attempt ended."""
 
     def abandoned(self, attempt: Attempt) -> None:
-        """It does not end, and is waited for no longer."""
+        """Count an attempt whose work does not end, and that is no longer waited for."""
 
 
 class Executor(Protocol):
@@ -112,26 +114,26 @@ class Executor(Protocol):
 
     name: str
     stops_surely: bool
-    """Whether a stop really ends the work, soon."""
+    """Whether `stop` is certain to end the work soon."""
     shares_process: bool
-    """Whether a function that crashes there takes the worker down: then a suspect runs with nothing beside it."""
+    """Whether a function that crashes takes the worker's process with it: if so, a suspect task runs alone."""
 
     def accepts(self, definition: Definition, task: ClaimedTask) -> bool:
-        """Whether the task runs here; of all executors the first that accepts it gets it."""
+        """Whether this executor can run the task; the first executor that accepts it gets it."""
         ...
 
     def has_room(self, attempt: Attempt) -> bool:
-        """Whether one more may start beyond those that run at once, because it will wait for next to no time."""
+        """Whether one more attempt may start although all slots are taken, because its wait would be negligible."""
         return False
 
     def start(self, runner: AttemptRunner) -> None:
-        """Begin attempts while the runner has some for it: one by one, or many in a batch."""
+        """Start attempts while the runner has some for this executor, one by one or in a batch."""
 
     def stop(self, attempt: Attempt, reason: StopReason) -> None:
         """End the work as far as that is possible."""
 
     async def close(self) -> None:
-        """End what the executor keeps ready."""
+        """Release the executor's threads, processes or connections."""
 
 
 class Attempt:
@@ -164,7 +166,7 @@ class Attempt:
         self._context: TaskContext | None = None
         self._timer: Timer | None = None
         self.workflow: AwaitingWorkflow | BlockingWorkflow | None = None
-        """What it has recorded; None if it asked for nothing that is."""
+        """Its steps and waits; None until the function uses one."""
         if task.timeout_seconds is None:
             # A row made by hand or by name has no timeout of its own: the definition's applies.
             task.timeout_seconds = definition.options.timeout_seconds
@@ -193,7 +195,7 @@ class Attempt:
         )
 
     def _begin_workflow(self) -> AwaitingWorkflow | BlockingWorkflow:
-        """What the context's first step begins, once, whichever thread asks first."""
+        """The attempt's workflow, created by the context's first step, once, whichever thread asks first."""
         return self.workflow or self._make_workflow(self.context)
 
     def _make_workflow(self, context: TaskContext) -> AwaitingWorkflow | BlockingWorkflow:
@@ -211,7 +213,7 @@ class Attempt:
             return self.workflow
 
     def begin(self) -> None:
-        """Its function is called now."""
+        """Note that its function is about to be called."""
         self.started = self._runner.settings.timing.monotonic()
 
     def limit_time(self) -> None:
@@ -224,7 +226,8 @@ class Attempt:
             self._timer = timing.call_later(max(0.0, left), self.stop, StopReason.TIMED_OUT)
 
     def stop(self, reason: StopReason) -> None:
-        """End the work as far as that is possible; the first reason counts, but for a person's request."""
+        """End the work as far as that is possible; the first reason counts, except that a person's request replaces
+        it."""
         if reason is StopReason.TIMED_OUT and self.stop_reason is not None and self.executor.stops_surely:
             return  # It is ending already.
         if self.stop_reason is None or (
@@ -235,11 +238,11 @@ class Attempt:
         self.executor.stop(self, reason)
 
     def abandon_later(self) -> None:
-        """Give the work some time to end after it was stopped."""
+        """Abandon the work unless it ends within `UNWIND_SECONDS` of being stopped."""
         self._runner.settings.timing.call_later(UNWIND_SECONDS, self.abandon)
 
     def abandon(self) -> None:
-        """Wait no longer: its end is recorded now, and whatever the work still does is refused as late."""
+        """Stop waiting: the end is recorded now, and a later result of the work is refused."""
         if not self.is_ended:
             self._runner.abandoned(self)
             self.end(self.stopped())
@@ -260,7 +263,8 @@ class Attempt:
         return completed(self.task, text, self.started, self._runner.settings.timing.monotonic(), self.progress)
 
     def raised(self, error: BaseException) -> Ended:
-        """How one ended whose function has raised: a failure, whatever it was, unless it was asked to stop."""
+        """How an attempt ended whose function has raised: a failure, whatever was raised, unless it was asked to
+        stop."""
         raised = deciding(self.task, uncarried(error))
         if is_interrupt(raised):
             self.end(self.stopped())
@@ -270,7 +274,7 @@ class Attempt:
         return self._failed(raised) if self.stop_reason is None else self.stopped()
 
     def stopped(self) -> Ending:
-        """How one ended that was asked to stop."""
+        """How an attempt ended that was asked to stop."""
         if self.stop_reason is StopReason.TIMED_OUT:
             return self._failed(TaskTimeout(self.task.timeout_seconds or 0))
         outcome = Cancelled() if self.stop_reason is StopReason.CANCELLED else Released()
@@ -278,13 +282,13 @@ class Attempt:
         return ending.between(self.started, self._runner.settings.timing.monotonic())
 
     def settle(self) -> None:
-        """It has ended, and its executor reports that together with others'."""
+        """Mark it as ended; its executor reports that to the runner together with others."""
         if self._timer is not None:
             self._timer.cancel()
         self.is_ended = True
 
     def end(self, ended: Ended) -> None:
-        """Report to the owner how it ended, once."""
+        """Report to the runner how it ended, once."""
         if self._timer is not None:
             self._timer.cancel()
         if not self.is_ended:

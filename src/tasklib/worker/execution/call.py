@@ -44,7 +44,7 @@ class Committed(Enum):
 
 COMMITTED: Final = Committed.COMMITTED
 PUT_OFF_SECONDS = 1.0
-"""About how long an attempt is put off that could not begin its transaction."""
+"""About how long an attempt is postponed whose transaction could not begin."""
 
 log = logging.getLogger("tasklib.worker")
 
@@ -54,17 +54,17 @@ class CallEnvironment(Protocol):
 
     @property
     def database(self) -> Database:
-        """Where transactional tasks work."""
+        """The database in which transactional tasks write."""
         ...
 
     @property
     def timing(self) -> Timing:
-        """How long calls take."""
+        """The clock by which calls are measured."""
         ...
 
     @property
     def middleware(self) -> Sequence[Middleware]:
-        """What is called around each function."""
+        """The middleware around each function."""
         ...
 
 
@@ -74,13 +74,13 @@ class Caller:
     def __init__(
         self, environment: CallEnvironment, *, max_result_bytes: int, run_async: RunAsync | None = None
     ) -> None:
-        """`run_async` is how a blocking call awaits something where no event loop runs beside it."""
+        """`run_async` runs a coroutine for a blocking call where no event loop runs in another thread."""
         self._queue = environment
         self._max_result_bytes = max_result_bytes
         self._run_async = run_async
 
     def prepare(self, definition: Definition, task: ClaimedTask, context: TaskContext) -> Callable[[], Any]:
-        """The call to make: blocking, or giving something to await for a coroutine function.
+        """The call to make: it blocks, or returns an awaitable for a coroutine function.
 
         The stored arguments are converted here, so that one that does not fit is this task's failure alone.
         """
@@ -124,7 +124,7 @@ class Caller:
                 await transaction.arun(lambda: self._complete(task, result, attempt.started, context))
 
         with attempt:
-            # Once the function has returned, a request to end it comes too late: what becomes of COMMIT counts.
+            # Once the function has returned, a request to stop comes too late: whether COMMIT succeeds decides.
             await _uncancelled(own_task(carrying(run()), owner=context), lambda: attempt.returned)
         return COMMITTED
 
@@ -138,7 +138,7 @@ class Caller:
 
 
 class _TransactionalCall:
-    """How far a transactional call has come, and what an error means that the function did not raise."""
+    """The progress of a transactional call, which decides what an error means that the function did not raise."""
 
     def __init__(self, task: ClaimedTask, timing: Timing) -> None:
         self._task = task
@@ -151,11 +151,11 @@ class _TransactionalCall:
 
     @contextmanager
     def noting(self) -> Generator[None]:
-        """Around the function: what it raises is how it ended, also if undoing the transaction is broken off."""
+        """Remember what the function raises: it decides the outcome even if the rollback is interrupted."""
         try:
             yield
         except GeneratorExit as error:
-            raise carry(error) from None  # Awaited, it would be taken for the end of the event loop.
+            raise carry(error) from None  # asyncio would take a GeneratorExit of a task for the end of the event loop.
         except Exception as error:
             self._raised = error
             raise

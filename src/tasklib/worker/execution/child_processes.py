@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
 
 AHEAD_SECONDS = 0.01
-"""Tasks are sent ahead to a child for about as long as this."""
+"""Seconds of work, by measured durations, that are sent ahead to a busy child."""
 MAX_AHEAD = 128
 SMOOTHING = 0.2
 
@@ -53,7 +53,7 @@ class ChildProcesses(Executor):
         self._idle: list[Child] = []
         self._jobs: dict[Attempt, Job] = {}
         self._waiting: list[Job] = []
-        """Those for which there is no child yet."""
+        """Attempts for which there is no child yet."""
         self._addresses: dict[Definition, Address] = {}
         self._unloadable: set[str] = set()
         self._durations: dict[str, float] = {}
@@ -65,7 +65,7 @@ class ChildProcesses(Executor):
             address_of(definition)
 
     def accepts(self, definition: Definition, task: ClaimedTask) -> bool:
-        """Tasks that ask for a process, and those whose worker vanished before, if they can have one."""
+        """Accepts tasks that ask for a process, and suspect tasks if a child process can import them."""
         if definition.options.isolation == "process":
             return True
         if task.lost_count == 0 or definition.name in self._unloadable:
@@ -73,14 +73,14 @@ class ChildProcesses(Executor):
         return is_importable(definition) and not (definition.options.transactional and self._is_in_memory)
 
     def has_room(self, attempt: Attempt) -> bool:
-        """Tasks that take next to no time are sent ahead to a child that is busy."""
+        """Very short tasks may be sent ahead to a busy child."""
         definition, task = attempt.definition, attempt.task
         if task.lost_count or definition.options.isolation != "process" or self._waiting:
             return False
         return self._nearly_idle(task.name, self._memory_limit(definition)) is not None
 
     def start(self, runner: AttemptRunner) -> None:
-        """Give them to children, one after the other; one that cannot have a child is this task's failure alone."""
+        """Give attempts to children one by one; if none can be started for a task, only that task fails."""
         loop = asyncio.get_running_loop()
         while (attempt := runner.take(self)) is not None:
             runner.hold_slot(attempt)
@@ -95,7 +95,7 @@ class ChildProcesses(Executor):
                 loop.call_soon(self.over, job, error)
 
     def stop(self, attempt: Attempt, reason: StopReason) -> None:
-        """End the process, if the task runs there; recall it from the process, if it waits there."""
+        """End the process if the task is running in it; recall the task if it is still waiting there."""
         job = self._jobs[attempt]
         job.is_ending = True
         if job.child is not None:
@@ -121,7 +121,7 @@ class ChildProcesses(Executor):
         self._orphan_killer.close()
 
     def completed(self, ends: Sequence[tuple[Job, Completion]]) -> None:
-        """Tasks have ended in success, each once: they are recorded together, and their slots are used together."""
+        """Record tasks that have succeeded, and reuse their slots, together; called once for each task."""
         settled: list[tuple[Attempt, Completion]] = []
         for job, completion in ends:
             attempt = job.attempt
@@ -139,7 +139,8 @@ class ChildProcesses(Executor):
                     attempt.work.set_result(None)
 
     def over(self, job: Job, result: Any) -> None:
-        """A task has ended, once: with its Completion or Ending, COMMITTED, an exception, or None if it was ended."""
+        """Record how a task ended, once: its Completion or Ending, COMMITTED, an exception, or None if we stopped
+        it."""
         attempt = job.attempt
         del self._jobs[attempt]
         is_suspect = attempt.definition.options.isolation != "process"
@@ -155,7 +156,7 @@ class ChildProcesses(Executor):
             attempt.work.set_result(None)
 
     def freed(self, child: Child) -> None:
-        """It takes the next job, or ends when it has run enough."""
+        """Keep an idle child for the next job, or end it after `max_tasks_per_child` tasks."""
         if child.tasks >= self._settings.max_tasks_per_child:
             child.leave()
         else:
@@ -163,7 +164,7 @@ class ChildProcesses(Executor):
         self._serve_waiting()
 
     def returned(self, job: Job) -> None:
-        """Find another child for a task that was not begun where it was."""
+        """Find another child for a task that its child has not started."""
         if self._is_closed:
             self.over(job, Ending.release(job.task.id, job.task.version))
             return
@@ -173,7 +174,7 @@ class ChildProcesses(Executor):
             self.over(job, error)
 
     def ended(self, child: Child) -> None:
-        """It has ended: another may start in its place."""
+        """Forget a child that has ended, and start another if tasks are waiting."""
         self._children.discard(child)
         if child in self._idle:
             self._idle.remove(child)
@@ -197,7 +198,7 @@ class ChildProcesses(Executor):
 
     def _took(self, name: str, seconds: float) -> None:
         known = self._durations.get(name)
-        # A slow one counts at once, as in ClaimSize.
+        # One slow run replaces the average at once, as in ClaimSize.
         if known is None or seconds > 10 * known:
             self._durations[name] = seconds
         else:
@@ -213,14 +214,14 @@ class ChildProcesses(Executor):
             self._waiting.append(job)
 
     def _take_idle(self, limit: int | None) -> Child | None:
-        """An idle child with this memory limit, the one that was busy last first."""
+        """An idle child with this memory limit, preferring the one that was busy last."""
         for position in reversed(range(len(self._idle))):
             if self._idle[position].memory_limit_mb == limit:
                 return self._idle.pop(position)
         return None
 
     def _start_child(self, limit: int | None) -> Child | None:
-        """A new child, in the place of an idle one if there are enough."""
+        """A new child; if the maximum is reached, it replaces an idle one."""
         if sum(not child.leaving for child in self._children) >= self._settings.concurrency:
             if not self._idle:
                 return None
@@ -230,7 +231,7 @@ class ChildProcesses(Executor):
         return child
 
     def _nearly_idle(self, name: str, limit: int | None) -> Child | None:
-        """The child with the fewest tasks before it that a task of this name would not have to wait for."""
+        """The least loaded child in which a task of this name would hardly have to wait."""
         fewest, found = self._depth(name), None
         if fewest < 2:
             return None
@@ -252,7 +253,7 @@ class ChildProcesses(Executor):
         return min(MAX_AHEAD, int(AHEAD_SECONDS / max(self._durations.get(name, AHEAD_SECONDS), 1e-5)))
 
     def _introduction(self, memory_limit_mb: int | None) -> dict[str, Any]:
-        """What a child process must know to look like this one to the tasks."""
+        """What a child process must know so that tasks find the same environment as in this process."""
         return {
             **surroundings(self._queue, self._settings.modules),
             "folder": self._folder,
@@ -291,8 +292,8 @@ class ChildProcesses(Executor):
 
 
 def _current_folder() -> str | None:
-    """Where the worker starts.  Children start there too, wherever a task of the worker's has gone with `os.chdir`:
-    the program that they import may name its database, and other files, from there."""
+    """The folder in which the worker starts.  Children start there too, even if a task has called `os.chdir` since: the
+    program that they import may name its database or other files relative to it."""
     try:
         return os.getcwd()
     except FileNotFoundError:  # it was removed

@@ -11,7 +11,7 @@ SLOW_SECONDS = 0.05
 MAX_BUFFER = 600
 MAX_CLAIM = 1000
 REFILL_BELOW = 0.7
-"""How much of the buffer is left when the next claim is sent: it should be back before the rest is done."""
+"""The part of the buffer left when the next claim is sent: its answer should arrive before the rest has run."""
 SMOOTHING = 0.2
 
 
@@ -24,12 +24,13 @@ class ClaimSize:
         self._prefetch = prefetch
         self._duration: float | None = None
         self.limited = False
-        """While limits hold across workers nothing is claimed ahead: a task starts when its limit was checked."""
+        """Whether limits across workers apply: then nothing is claimed ahead, because limits are checked at the
+        claim."""
         self.has_suspects = False
-        """Nor while suspects are held, tasks that may kill the worker."""
+        """Whether suspect tasks are held: then nothing is claimed ahead either, since they may kill the worker."""
 
     def resize(self, concurrency: int) -> None:
-        """Size claims for so many at once from now on."""
+        """Size claims for this concurrency from now on."""
         self._concurrency = concurrency
 
     def took(self, seconds: Sequence[float]) -> None:

@@ -1,8 +1,8 @@
 """Attempts on a cluster engine, such as Dask or Ray: only the function's body runs there.
 
-The worker keeps everything else: claim, lease, heartbeat, timeout, cancel, the fenced finish and retries.  The engine
-never repeats a body by itself.  An engine is one file with a subclass of `ClusterExecutor`; it says how to connect, how
-to send a body there and how to end it, and passes on what comes back, from whatever thread.
+The worker does everything else: claim, lease, heartbeat, timeout, cancel, the fenced finish and retries.  The engine
+never repeats a body by itself.  An engine is one file with a subclass of `ClusterExecutor`, which connects, sends a
+body, ends one, and reports what comes back, from any thread.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 ENGINES: Final = ("dask", "ray")
 PREFIX: Final = "tasklib-"
-"""Of the keys of all bodies, whichever worker they belong to."""
+"""The prefix of the keys of all bodies, of every worker."""
 PUT_OFF_SECONDS: Final = 5.0
-"""About how long a task is put off whose engine cannot be reached; no attempt is spent."""
+"""About how long a task is postponed whose engine cannot be reached; no attempt is spent."""
 FORCE_SECONDS: Final = 3.0
 """How long a body may take to end after it was asked to, before the engine ends the process around it."""
 LOOK_SECONDS: Final = 1.0
-"""How often to look how much the cluster has room for."""
+"""How often to ask the cluster for its capacity."""
 
 log = logging.getLogger("tasklib.worker")
 
@@ -56,11 +56,11 @@ class Body:
     address: Address
     resources: Mapping[str, Any]
     handle: Any = None
-    """What the engine calls it; None while it was not sent."""
+    """The engine's own reference to it; None until it is sent."""
     pid: int = 0
-    """Of the process that runs it, on whatever machine."""
+    """The process that runs it, on its machine."""
     runs: int = 0
-    """How often it has begun."""
+    """How often it has started: more than once means that the engine repeated it."""
     is_ending: bool = False
 
     @property
@@ -80,7 +80,7 @@ class ClusterExecutor(Executor):
 
     def __init__(self, queue: TaskQueue, settings: WorkerSettings, worker_id: str) -> None:
         self.scheduler = settings.scheduler if settings.executor == self.engine else None
-        """Where the engine is; None: where the engine's own settings say."""
+        """The engine's address; None: as in the engine's own settings."""
         self._queue = queue
         self._settings = settings
         self._worker_id = worker_id
@@ -99,7 +99,7 @@ class ClusterExecutor(Executor):
         raise NotImplementedError
 
     def send(self, body: Body) -> None:
-        """Hand the body to the engine and set its handle, without waiting."""
+        """Send the body to the engine and set its handle, without waiting."""
         raise NotImplementedError
 
     def ask_to_end(self, body: Body) -> None:
@@ -107,11 +107,11 @@ class ClusterExecutor(Executor):
         raise NotImplementedError
 
     def force(self, body: Body) -> None:
-        """End it, whatever else ends with it; in a thread."""
+        """Kill the process that runs it, even if others run there too; in a thread."""
         raise NotImplementedError
 
     def slots(self) -> int:
-        """How many bodies of ours the cluster has room for, those that run there included; in a thread."""
+        """How many of our bodies the cluster can run at once, including those that already run; in a thread."""
         raise NotImplementedError
 
     def is_there(self) -> bool:
@@ -119,7 +119,7 @@ class ClusterExecutor(Executor):
         raise NotImplementedError
 
     def disconnect(self) -> None:
-        """Leave the engine, also if it is gone; in a thread."""
+        """Close the connection, even if the engine is gone; in a thread."""
         raise NotImplementedError
 
     def check(self, definition: Definition) -> None:
@@ -128,14 +128,14 @@ class ClusterExecutor(Executor):
             address_of(definition)
 
     def accepts(self, definition: Definition, task: ClaimedTask) -> bool:
-        """Tasks that ask for this engine, and with `--executor` all that can be loaded there and ask for no other."""
+        """Accepts tasks that ask for this engine and, with `--executor`, all others that can be loaded there."""
         options = definition.options
         if options.executor is not None or not self._takes_all:
             return options.executor == self.engine
         return options.isolation == "auto" and not options.transactional and is_importable(definition)
 
     def start(self, runner: AttemptRunner) -> None:
-        """Send them, one after the other; without a connection they wait for one."""
+        """Send attempts one by one; while there is no connection they wait for it."""
         loop, self._runner = asyncio.get_running_loop(), runner
         self._loop = loop
         while (attempt := runner.take(self)) is not None:
@@ -172,7 +172,7 @@ class ClusterExecutor(Executor):
             attempt.abandon_later()
 
     async def close(self) -> None:
-        """End what still runs, and leave the engine."""
+        """End what still runs, and close the connection."""
         for each in (self._connecting, self._looking):
             if each is not None:
                 each.cancel()
@@ -189,15 +189,15 @@ class ClusterExecutor(Executor):
         return sum(body.runs > 0 for body in list(self._bodies.values()))
 
     def report(self, key: str, message: list[Any]) -> None:
-        """What a body says while it runs; from any thread."""
+        """Pass on a report of a running body; from any thread."""
         self._call(self._reported, key, message)
 
     def ended(self, key: str, message: list[Any]) -> None:
-        """How a body has ended; from any thread."""
+        """Pass on how a body ended; from any thread."""
         self._call(self._ended, key, message)
 
     def lost(self, why: str) -> None:
-        """The engine is gone, and every body with it; from any thread."""
+        """Note that the connection to the engine is lost, and every body with it; from any thread."""
         self._call(self._lost, why)
 
     def _call(self, function: Any, *arguments: Any) -> None:
@@ -206,7 +206,7 @@ class ClusterExecutor(Executor):
             loop.call_soon_threadsafe(function, *arguments)
 
     async def _connect(self) -> None:
-        """Connect, and send what waits; or put it off."""
+        """Connect and send what waits, or postpone it."""
         self.introduction = self._introduce()
         try:
             await asyncio.to_thread(self._connect_anew)
@@ -225,7 +225,7 @@ class ClusterExecutor(Executor):
             self._connecting = None
 
     def _connect_anew(self) -> None:
-        """In a thread: an engine that came back knows nothing of what was arranged with it before."""
+        """Connect again, in a thread: a restarted engine has lost everything that was set up before."""
         if self._was_connected:
             with suppress(Exception):
                 self.disconnect()
@@ -281,7 +281,8 @@ class ClusterExecutor(Executor):
                 pass
 
     def _refuse_second_run(self, body: Body) -> None:
-        """The engine has lost the body and runs it again: that is for the retry policy to decide."""
+        """End a body that the engine lost and started again: only the retry policy decides whether a task runs
+        again."""
         log.error("%s ran task %s again by itself; it is ended there", self.engine, body.attempt.task.id)
         self._in_thread(self.ask_to_end, body)
 
@@ -303,7 +304,7 @@ class ClusterExecutor(Executor):
         self._end(body, self._outcome(body, message))
 
     def _end(self, body: Body, ended: Ended) -> None:
-        """The attempt is over: once its body is, or it never was sent."""
+        """End the attempt; its body has ended or was never sent."""
         self._bodies.pop(body.key, None)
         body.attempt.end(ended)
         if body.attempt.work is not None and not body.attempt.work.done():
@@ -316,7 +317,7 @@ class ClusterExecutor(Executor):
             return attempt.stopped()
         match message:
             case ["done", text, started, ended]:
-                # By the clock of another machine: only how long it took means something here.
+                # Measured by another machine's clock: only the duration is comparable here.
                 return completed(task, text, now - (ended - started), now, attempt.context.reported)
             case ["ended", event, delay, error, outcome, started, ended, *workflow]:
                 took = 0.0 if started is None or ended is None else ended - started
@@ -337,7 +338,7 @@ class ClusterExecutor(Executor):
             self._in_thread(self.force, body)
 
     def _in_thread(self, act: Any, body: Body) -> None:
-        """Do what may take the engine a while; if it fails, the attempt is abandoned in the end, and said to be."""
+        """Make a call that may block on the engine; if it fails, the attempt is abandoned later, with a log line."""
 
         def do() -> None:
             try:
@@ -348,7 +349,7 @@ class ClusterExecutor(Executor):
         asyncio.get_running_loop().run_in_executor(None, do)
 
     def _introduce(self) -> dict[str, Any]:
-        """What a child process on a node must know to look like this one to the tasks."""
+        """What a child process on a node must know so that tasks find the same environment as in this process."""
         import os
 
         return {

@@ -1,7 +1,8 @@
-"""Coroutines on the worker's event loop, many begun in one asyncio task: what ends at once needs none of its own.
+"""Coroutines on the worker's event loop, many started in one asyncio task: one that ends at once needs none of its own.
 
-A batch begins one coroutine after the other and runs each until it waits.  One that does keeps the batch as its own
-asyncio task (it had its own context variables from the beginning), and another batch goes on with the rest.
+A batch starts one coroutine after the other and runs each until it awaits something or ends.  The first that awaits
+takes over the batch's asyncio task as its own (its context variables were its own from the start), and a new batch
+continues with the rest.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from tasklib.worker.execution.attempt import Attempt, AttemptRunner, AttemptSett
 from tasklib.worker.execution.call import Caller
 
 SLICE_SECONDS = 0.005
-"""How long a batch works before others have the event loop."""
+"""How long a batch runs before it yields to the event loop."""
 SLICE_TASKS = 150
-"""How many ends it collects at most: the database records them while the batch goes on."""
+"""How many outcomes it collects at most before it passes them on: the database records them while the batch goes on."""
 
 
 class Waiting(NamedTuple):
@@ -52,26 +53,26 @@ class Coroutines(Executor):
         self._monotonic = settings.timing.monotonic
         self._control = control
         self._batch: asyncio.Task[None] | None = None
-        """The one that takes attempts now."""
+        """The batch that takes attempts now."""
 
     def accepts(self, definition: Definition, task: ClaimedTask) -> bool:
         """Every coroutine function."""
         return definition.is_async
 
     def start(self, runner: AttemptRunner) -> None:
-        """See to it that a batch takes attempts, if there are any for it: one that found none would be followed by the
-        next, for as long as a held task waits for a slot."""
+        """Ensure that a batch runs while there are attempts for it.  Without any, none is started: it would end and be
+        replaced for as long as a held task waits for a slot."""
         if self._batch is None and runner.has_next(self):
             self._batch = own_task(self._run_batch(runner))
 
     def stop(self, attempt: Attempt, reason: StopReason) -> None:
-        """Cancel it; what swallows that is abandoned."""
+        """Cancel it; a coroutine that swallows the cancellation is abandoned."""
         if attempt.work is not None:
             attempt.work.cancel()
         attempt.abandon_later()
 
     async def close(self) -> None:
-        """Nothing is kept ready."""
+        """Nothing to release."""
 
     async def _run_batch(self, runner: AttemptRunner) -> None:
         batch = asyncio.current_task()
@@ -80,12 +81,12 @@ class Coroutines(Executor):
         try:
             waiting = await self._begin_many(batch, runner)
         finally:
-            # Also when a coroutine has cancelled the batch: another one must take over.
+            # Also when a coroutine has cancelled the batch's asyncio task: another batch must take over.
             self._batch = None
             if waiting is None:
                 runner.use_free_slots()
         if waiting is not None:
-            # From now on the batch is this coroutine's own asyncio task, and its time is watched.
+            # From now on this asyncio task belongs to the coroutine, and its timeout applies.
             attempt = waiting.attempt
             attempt.work = batch
             if isinstance(batch, OwnTask):
@@ -96,7 +97,8 @@ class Coroutines(Executor):
             await self._go_on(waiting)
 
     async def _begin_many(self, batch: asyncio.Task[None], runner: AttemptRunner) -> Waiting | None:
-        """Begin one after the other; the first that waits, or None when this batch begins no other."""
+        """Start attempts one after the other; returns the first that awaits something, or None when there are no
+        more."""
         ends: list[tuple[Attempt, Completion]] = []
         try:
             slice_end = self._monotonic() + SLICE_SECONDS
@@ -124,7 +126,7 @@ class Coroutines(Executor):
         return None
 
     def _first_step(self, attempt: Attempt) -> Ended | Waiting:
-        """Run the function until it waits for something, here and now."""
+        """Run the function until it first awaits something or ends."""
         variables = contextvars.copy_context()
         try:
             running = variables.run(self._call, attempt)
@@ -139,7 +141,7 @@ class Coroutines(Executor):
         return Waiting(attempt, running, variables, awaited)
 
     def _call(self, attempt: Attempt) -> Any:
-        """The coroutine, not begun yet."""
+        """The coroutine, not started yet."""
         definition = attempt.definition
         if definition.options.transactional:
             return self._caller.prepare(definition, attempt.task, attempt.context)()
@@ -159,7 +161,7 @@ class Coroutines(Executor):
         try:
             result = await _rest(waiting)
         except GeneratorExit:
-            raise  # The event loop is gone, and nobody is left to report to; the function's own comes as Carried.
+            raise  # The event loop is gone; a GeneratorExit that the function raised itself arrives as Carried.
         except BaseException as error:  # noqa: BLE001  whatever the user's function raised
             if isinstance(error, asyncio.CancelledError):
                 await self._ask_who_cancelled(attempt)
@@ -168,8 +170,9 @@ class Coroutines(Executor):
             attempt.end(attempt.returned(result))
 
     async def _ask_who_cancelled(self, attempt: Attempt) -> None:
-        """A program that ends cancels all its asyncio tasks, this one and the worker's: then the worker stops, and the
-        attempt with it.  A coroutine that has cancelled its own task has failed."""
+        """Decide what a cancellation means that the worker did not ask for.  A program that ends cancels all its
+        asyncio tasks, the worker's too: then the attempt stops with the worker.  A coroutine that cancelled its own
+        task has failed."""
         batch = asyncio.current_task()
         if batch is not None and batch.cancelling():
             with suppress(asyncio.CancelledError):
@@ -192,7 +195,7 @@ def _rest(waiting: Waiting) -> Generator[Any, Any, Any]:
             raise
         except BaseException as error:  # whatever it is, the coroutine gets it
             if attempt.is_ended and isinstance(error, asyncio.CancelledError):
-                # It was abandoned because it swallows these: once more would keep the program from ending.
+                # It was abandoned because it swallows cancellations: another one would keep the program from ending.
                 with suppress(RuntimeError):
                     variables.run(running.close)
                 raise

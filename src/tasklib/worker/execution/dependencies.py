@@ -79,13 +79,13 @@ def with_dependencies_async(
 
 
 def run_on_this_loop() -> RunAsync:
-    """How a thread of this event loop awaits something: on the loop, with the thread's context variables."""
+    """A function with which a thread runs a coroutine on this event loop, with the thread's context variables."""
     loop = asyncio.get_running_loop()
     return lambda awaited: asyncio.run_coroutine_threadsafe(awaited, loop).result()
 
 
 class _Solving:
-    """What one attempt's dependencies gave so far, in a thread."""
+    """Calls the dependencies of one attempt, in a thread, and holds their values."""
 
     def __init__(self, context: TaskContext | HasContext, stack: ExitStack, run_async: RunAsync) -> None:
         self._context = context
@@ -119,7 +119,7 @@ class _Solving:
 
 
 class _AsyncSolving:
-    """The same on the event loop."""
+    """Calls the dependencies of one attempt, on the event loop, and holds their values."""
 
     def __init__(self, context: TaskContext | HasContext, stack: AsyncExitStack, timing: Timing) -> None:
         self._context = context
@@ -153,7 +153,7 @@ class _AsyncSolving:
 
 
 class _OnLoop(AbstractContextManager[Any]):
-    """An asynchronous context manager, for a thread."""
+    """An asynchronous context manager, used from a thread."""
 
     def __init__(self, manager: AbstractAsyncContextManager[Any], run_async: RunAsync) -> None:
         self._manager = manager
@@ -168,7 +168,7 @@ class _OnLoop(AbstractContextManager[Any]):
 
 
 class _InThread(AbstractAsyncContextManager[Any]):
-    """A context manager that may block, for the event loop."""
+    """A blocking context manager, used from the event loop."""
 
     def __init__(self, manager: AbstractContextManager[Any], timing: Timing) -> None:
         self._manager = manager

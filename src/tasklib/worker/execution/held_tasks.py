@@ -1,4 +1,4 @@
-"""What one worker holds: tasks that wait for a slot, and tasks that run."""
+"""The tasks that one worker holds: those waiting for a slot, and those running."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tasklib.worker.recording.finisher import Finisher
 
 
 class HeldTasks:
-    """The claimer fills it, executors take from it, and the services look after what is in it."""
+    """The claimer adds tasks, executors take them, and the upkeep services renew, cancel or return them."""
 
     def __init__(self, concurrency: int, control: WorkerControl) -> None:
         self._control = control
@@ -23,7 +23,7 @@ class HeldTasks:
         self._alone: Attempt | None = None
 
     def resize(self, concurrency: int) -> None:
-        """Let so many run at once from now on."""
+        """Let this many run at once from now on."""
         self._concurrency = concurrency
 
     def next_for(self, executor: Executor) -> Attempt | None:
@@ -59,7 +59,8 @@ class HeldTasks:
         self._control.ended.set()
 
     async def one_ended(self, timeout: float | None = None) -> None:
-        """Return when an attempt has ended since the last call, after so many seconds, or when it is time to hurry."""
+        """Return when an attempt has ended since the last call, when the seconds are over, or when the drain is cut
+        short."""
         await self._control.timing.wait(self._control.ended, timeout)
         self._control.ended.clear()
 
@@ -85,7 +86,8 @@ class HeldTasks:
             finisher.add(task, Ending.release(task.id, task.version))
 
     def drop(self, task_ids: Iterable[str]) -> None:
-        """Drop tasks that others have now; running ones are stopped, and the database refuses their results."""
+        """Drop tasks that other workers have taken over; running ones are stopped, and the database refuses their
+        results."""
         lost = set(task_ids)
         if not lost:
             return

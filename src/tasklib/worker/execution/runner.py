@@ -1,4 +1,4 @@
-"""Starting held tasks, each in its executor, and passing on how each attempt ended."""
+"""Starting held tasks, each in its executor, and recording how each attempt ended."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ log = logging.getLogger("tasklib.worker")
 
 
 class Runner:
-    """Runs what one worker holds, whichever instance the worker is registered as."""
+    """Runs the tasks that one worker holds, across all instances that the worker registers as."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Runner:
         """Work that was abandoned and has not ended: threads in native code, coroutines that swallow a cancellation."""
         self._max_stuck = worker.max_stuck_threads
         self.done = 0
-        """Attempts that have ended here, those given back not counted."""
+        """How many attempts have ended here, not counting released ones."""
         self._end_log = EndLog(worker_id)
         caller = Caller(queue, max_result_bytes=config.max_result_bytes)
         self._processes = ChildProcesses(queue, worker, worker_id)
@@ -94,7 +94,7 @@ class Runner:
         )
 
     def check(self, names: Iterable[str]) -> None:
-        """Refuse what could never run here."""
+        """Raise for a task that could never run in this worker."""
         for name in names:
             definition = self._registry.find(name)
             self._processes.check(definition)
@@ -107,7 +107,7 @@ class Runner:
             await executor.close()
 
     def hold(self, tasks: Iterable[ClaimedTask]) -> None:
-        """Take claimed tasks; here it is decided, once for each, where it runs."""
+        """Hold claimed tasks, and choose for each, once, the executor that runs it."""
         self.journal.loop = asyncio.get_running_loop()
         for task in tasks:
             definition = self._registry.get(task.name)
@@ -125,7 +125,7 @@ class Runner:
             first = waiting[0]
             first.executor.start(self)
             if waiting and waiting[0] is first:
-                return  # Its executor takes it in its own time, or there is no slot for it.
+                return  # Its executor will take it later, or there is no slot for it.
 
     def use_free_slots(self) -> None:
         """Start what is held, and claim more if that is not enough."""
@@ -135,11 +135,11 @@ class Runner:
             self._control.make_room()
 
     def has_next(self, executor: Executor) -> bool:
-        """Whether an attempt may begin there now."""
+        """Whether an attempt may start in this executor now."""
         return not self._control.is_stopping and self.held.next_for(executor) is not None
 
     def take(self, executor: Executor) -> Attempt | None:
-        """The next attempt that may begin there now."""
+        """The next attempt that may start in this executor now."""
         attempt = None if self._control.is_stopping else self.held.take(executor)
         if attempt is not None:
             attempt.begin()
@@ -148,22 +148,22 @@ class Runner:
         return attempt
 
     def hold_slot(self, attempt: Attempt) -> None:
-        """It did not end at once: it holds a slot, and the rest goes on beside it."""
+        """Count an attempt that did not end at once as running, and start others beside it."""
         self.held.running[attempt.task.id] = attempt
 
     def note_running(self, attempt: Attempt) -> None:
-        """If this process dies, the task is among those that may have killed it."""
+        """Note that the task runs: if this process dies, the task is a suspect."""
         if self._table is not None:
             self._table.begin(attempt.task.seq)
 
     def resize(self, slots: int) -> None:
-        """Hold so many at once from now on: what runs goes on, and what is free is used."""
+        """Change the concurrency: running attempts continue, and new slots are used at once."""
         self.held.resize(slots)
         self.size.resize(slots)
         self.use_free_slots()
 
     def start_elsewhere(self, attempt: Attempt) -> None:
-        """It is the next to start again, and another executor accepts it now."""
+        """Put the attempt back at the front, for another executor to accept."""
         self.held.finished(attempt)
         self.hold([attempt.task])
         self.held.waiting.rotate(1)
@@ -174,16 +174,16 @@ class Runner:
 
     @property
     def holds_children(self) -> bool:
-        """Whether the end of something that is held, or not recorded yet, may be what a workflow waits for."""
+        """Whether a child of a workflow is held, or has ended and is not recorded yet."""
         return any(task.marks & (MEMBER | BEFORE) for task in (*self.held.tasks(), *self.finisher.unrecorded()))
 
     @property
     def has_too_much_stuck(self) -> bool:
-        """Whether so much work does not end that the worker should rather be started again."""
+        """Whether so much abandoned work is stuck that the worker should be restarted."""
         return len(self.stuck) >= self._max_stuck
 
     def abandoned(self, attempt: Attempt) -> None:
-        """It does not end: log that, and count it until it does."""
+        """Log that the attempt's work does not end, and count it as stuck until it does."""
         task, work = attempt.task, attempt.work
         log.error(
             "task %s %s does not end; its %s is abandoned and its late result will be refused",
@@ -205,7 +205,7 @@ class Runner:
             work.exception()  # So that asyncio does not log that it was never retrieved.
 
     def completed(self, ends: Sequence[tuple[Attempt, Completion]]) -> None:
-        """Attempts that ended in success: record them all, and use the free slots."""
+        """Record attempts that have succeeded, and use the free slots."""
         lines: Lines = {}
         for attempt, _ in ends:
             self._free_slot(attempt)
@@ -219,7 +219,7 @@ class Runner:
         self.use_free_slots()
 
     def ended(self, attempt: Attempt, ended: Ended) -> None:
-        """An attempt is over: record it, and use the free slot."""
+        """Record how an attempt ended, and use the free slot."""
         if isinstance(ended, Completion):
             self.completed([(attempt, ended)])
             return
@@ -232,7 +232,7 @@ class Runner:
             self._end_log.committed(task)
             call_end_hooks(self._end_hooks, [task.id])
             if task.marks:
-                self._control.calls.children_ended.set()
+                self._control.workflow_signals.children_ended.set()
         else:
             self.finisher.add_all([(task, ended)], lines)
             self._end_log.ended(task, ended)

@@ -1,4 +1,4 @@
-"""What runs at this very moment, in memory that outlives the process: only that is suspected of having killed it."""
+"""The tasks that run right now, in memory that outlives the process: only these are suspected of having killed it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RunningTable:
             ENTRY.pack_into(self._memory, slot * ENTRY.size, seq)
 
     def end(self, seq: int) -> None:
-        """Note that it runs no more."""
+        """Note that a task no longer runs."""
         slot = self._slots.pop(seq, None)
         if slot is not None:
             ENTRY.pack_into(self._memory, slot * ENTRY.size, FREE)

@@ -1,8 +1,8 @@
-"""Plain functions in threads: they can be asked to end, and not be made to.
+"""Plain functions in threads: they can be asked to stop, but not forced to.
 
-Waking a thread costs more than a short function.  So functions of names that were quick lately wait in one queue, for
-one thread that calls them one after the other.  What waits there for longer than a moment, because the one before it
-is slow this time, gets a thread of its own: every function does that is not known to be quick.
+Waking a thread costs more than running a short function.  So functions that were quick lately share one thread, which
+calls them one after the other.  One that waits there too long, because the one before it is slow this time, gets a
+thread of its own, as does every function that is not known to be quick.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SMOOTHING = 0.05
 PATIENCE_SECONDS = 0.005
 """How long a function may wait behind others; then it gets a thread of its own."""
 GATHER = 50
-"""How many results a thread gathers at most before the event loop is asked to take them."""
+"""How many results a thread collects at most before it asks the event loop to take them."""
 GATHER_SECONDS = 0.002
 
 
@@ -44,7 +44,7 @@ class Job(NamedTuple):
     attempt: Attempt
     variables: contextvars.Context
     prepared: Callable[[], Any] | None
-    """The call, where more belongs to it than the function and its arguments."""
+    """The whole call, if it has a transaction, dependencies or middleware."""
 
 
 Returned = tuple[Attempt, Any, BaseException | None]
@@ -69,7 +69,7 @@ class Threads(Executor):
         self._seconds: dict[str, float] = {}
         """How long the functions of each name have taken lately."""
         self._taken = 0.0
-        """When a thread has taken a job last."""
+        """When a thread last took a job."""
         self._watch: Timer | None = None
         self._idle: list[Inbox] = []
         self._lock = threading.Lock()
@@ -80,7 +80,7 @@ class Threads(Executor):
         """Whether the event loop has been asked to take what has returned: one call is enough for all."""
 
     def accepts(self, definition: Definition, task: ClaimedTask) -> bool:
-        """Every function that is no coroutine function."""
+        """Accepts every function that is not a coroutine function."""
         return not definition.is_async
 
     def start(self, runner: AttemptRunner) -> None:
@@ -109,7 +109,8 @@ class Threads(Executor):
             attempt.limit_time()
 
     def stop(self, attempt: Attempt, reason: StopReason) -> None:
-        """Leave the thread to itself.  A person who asks for the end waits for it: the function was asked to end."""
+        """Abandon the thread, unless a person has cancelled the task: then the function, which was asked to stop, may
+        finish."""
         if reason is not StopReason.CANCELLED:
             asyncio.get_running_loop().call_soon(self._leave, attempt)
 
@@ -125,13 +126,13 @@ class Threads(Executor):
 
     @property
     def _is_idle(self) -> bool:
-        """Whether no thread looks for jobs again by itself; asked under the lock under which a thread decides that."""
+        """Whether no thread will look for jobs by itself; called under the lock under which threads decide that."""
         with self._lock:
             return len(self._idle) == self._made
 
     def _is_quick(self, definition: Definition) -> bool:
-        # Not if it took no time at all: where time is moved by hand, it stands still while functions run, and nobody
-        # would find that one waits for another.
+        # Not if it took no time at all: under a manual clock every function does, and a function that
+        # waits behind a slow one would never be noticed.
         return 0 < self._seconds.get(definition.name, QUICK_SECONDS) < QUICK_SECONDS
 
     def _prepare(self, attempt: Attempt) -> Callable[[], Any] | None:
@@ -145,7 +146,7 @@ class Threads(Executor):
             return functools.partial(_raise, error)
 
     def _wake(self, count: int) -> None:
-        """Have so many more threads take jobs."""
+        """Let this many more threads take jobs."""
         for _ in range(count):
             with self._lock:
                 inbox = self._idle.pop() if self._idle else None
@@ -169,13 +170,13 @@ class Threads(Executor):
             raise
 
     def _refuse(self, error: RuntimeError) -> None:
-        """No thread can start for what waits.  At the end of a program that is nobody's failure."""
+        """Fail the waiting attempts because no thread can start; at the end of the program, release them instead."""
         for job in self._take_all():
             attempt = job.attempt
             if "shutdown" in str(error):
-                attempt.stop_reason = StopReason.RELEASED  # Not begun, so no attempt is spent.
+                attempt.stop_reason = StopReason.RELEASED  # Not started, so no attempt is spent.
             self._returned.append((attempt, None, error))
-        # Later, so that a row of failures is no recursion.
+        # Later, so that many failures in a row do not recurse.
         asyncio.get_running_loop().call_soon(self._collect)
 
     def _take_all(self) -> list[Job]:
@@ -186,10 +187,10 @@ class Threads(Executor):
         return jobs
 
     def _look_after(self) -> None:
-        """See to it that nothing waits for long behind a slow function, and that no result does."""
+        """Check that neither a function nor a result waits long behind a slow function."""
         self._watch = None
-        # Asked before what has returned is taken: the last job may be the slow one, and what was gathered before it was
-        # taken would wait for it.
+        # Read before the results are taken: the last job may be the slow one, and results collected before it
+        # would have to wait for it.
         some_waited = bool(self._jobs)
         self._collect()
         overdue = self._timing.monotonic() - PATIENCE_SECONDS
@@ -243,12 +244,12 @@ class Threads(Executor):
         """Have the event loop take what has returned."""
         if not self._collecting:
             self._collecting = True
-            # A loop that is closed by now has nobody waiting for the outcome.
+            # If the loop is closed by now, nothing waits for the outcome.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._collect)
 
     def _collect(self) -> None:
-        """In the event loop: whatever returns from here on asks it again."""
+        """Take the results, in the event loop; later ones ask for another call."""
         self._collecting = False
         ends: list[tuple[Attempt, Completion]] = []
         try:

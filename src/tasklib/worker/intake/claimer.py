@@ -1,4 +1,4 @@
-"""Claiming: as much as fits, at once when something new is due, and not at all when nothing is."""
+"""Claiming: as many tasks as fit, at once when something becomes due, and not at all while nothing is."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ CONTENDED_SECONDS = 0.002
 IDLE_FOR_SECONDS = 30.0
 """How long one declaration of idleness holds; it is renewed before that."""
 SILENT_SECONDS = 1.0
-"""How often to look whether more may be claimed, while heartbeats do not arrive."""
+"""How often to check whether claiming may resume, while heartbeats fail."""
 GOODBYE_SECONDS = 1.0
-"""How long to try to have others notified instead; a notification that nobody takes up costs a poll interval."""
+"""How long to try to pass a notification on when stopping; one that is lost costs a poll interval."""
 FLEET_LOOKS = 50
-"""How often in a second all idle workers that are not notified poll, together."""
+"""Polls per second of all idle workers that are not notified, together."""
 
 log = logging.getLogger("tasklib.worker")
 
@@ -51,22 +51,25 @@ class Claimer:
         self._selection = selection
         self._wakeups = wakeups
         self._notify_until = 0.0
-        """Until when the database notifies this instance of new tasks; 0: it does not."""
+        """Until when the database notifies this instance of new tasks; 0 if it does not."""
         self._may_be_forgotten = False
-        """Whether the database may no longer know that: a crash or a fail-over empties its list of idle workers."""
+        """Whether the database may have lost that registration: a crash or a fail-over empties its list of idle
+        workers."""
         self._notified = False
-        """Whether this instance alone was notified: what it cannot take, no other worker knows of."""
+        """Whether only this instance was notified: it must pass on what it cannot take, because no other worker
+        knows."""
         self._plain = self._database.dialect == "postgres"
-        """Whether the smaller statement may do; SQLite makes every statement ready in no time."""
+        """Whether the smaller statement may be enough; not used on SQLite, where every statement is prepared
+        quickly."""
         self._keyed = True
-        """Whether the next claim looks at concurrency keys: the last one said that some may have a task to start."""
+        """Whether the next claim checks concurrency keys: the last one found that some may have a task to start."""
         self._cursor = ClaimCursor()
         self._may_have_strays = False
-        """Whether a claim may have taken tasks although its answer never arrived."""
+        """Whether a claim whose answer was lost may have taken tasks."""
         self._generation = 0
         """Sent with each claim: one of an earlier generation, which this instance gave up on, takes nothing."""
         self.unregistered = False
-        """Set for good when a claim was refused or a heartbeat not known: this instance was declared dead."""
+        """Set, and never cleared, when a claim or a heartbeat was refused: this instance was declared dead."""
 
     def notified(self, event: str) -> None:
         """Look for work, unless the notification is for another worker."""
@@ -77,7 +80,8 @@ class Claimer:
             if instance != str(self._instance.id):
                 return
             self._notified = True
-        # PostgreSQL's listener says so when it has connected again; SQLite's watcher at every change, without a list.
+        # PostgreSQL's listener reports this after it has reconnected; SQLite's watcher at every change, since it has no
+        # list.
         self._may_be_forgotten |= kind == "changed" and self._database.dialect == "postgres"
         self._control.wake()
 
@@ -94,7 +98,7 @@ class Claimer:
                     await self.release_strays()
                 if wanted == 0:
                     await self._declare_busy()
-                    # Nobody says when heartbeats arrive again.
+                    # Nothing signals when heartbeats arrive again.
                     longest = inf if may_claim else SILENT_SECONDS
                     await self._control.sleep(min(self._selection.poll_seconds, longest))
                     continue
@@ -118,18 +122,18 @@ class Claimer:
         """Claim once and start the tasks; a notification for more than fits here is passed on to another worker."""
         notified, self._notified = self._notified, False
         claimed = await self.claim(wanted)
-        # A claim may be answered after a heartbeat that found this instance declared dead: what it took, others run.
+        # The answer may arrive after a heartbeat that found this instance declared dead: other workers run these tasks.
         self.unregistered |= not claimed.registered
         if self.unregistered:
             return claimed
         self._runner.hold(claimed.tasks)
         self._hold_less_beside_suspects(claimed)
-        # Before they begin: a slot that one of them frees at once is no reason to look again.
+        # Set before they start: a slot that one of them frees at once is no reason to claim again.
         self._note_nothing_left(claimed)
         full = len(claimed.tasks) == wanted
         if claimed.tasks and (not full or self._notify_until):
-            # They begin before the next statement is made ready, which takes longer than to start them.  A worker that
-            # is filled again and again has others to run meanwhile, and sends its next claim at once.
+            # They start before the next statement is prepared, which takes longer than starting them.  A worker that
+            # is always full has others to run meanwhile, and sends its next claim at once.
             self._runner.start_held()
             await asyncio.sleep(0)
         if claimed.tasks:
@@ -169,7 +173,8 @@ class Claimer:
                     held=held,
                 )
             ),
-            # A claim whose answer was lost may have claimed: it is not sent again, its tasks are found and given back.
+            # A claim whose answer was lost may have taken tasks: it is not sent again, its tasks are found and
+            # released.
             repeatable=False,
         )
         self._size.limited = claimed.limited
@@ -188,7 +193,7 @@ class Claimer:
         return claimed
 
     def _claims(self) -> Iterator[ClaimedTask]:
-        """Everything this instance holds or has not recorded yet: without it, others would have to run it again."""
+        """Everything this instance holds or has not recorded yet, listed so that other workers do not run it again."""
         return chain(self._held.tasks(), self._finisher.unrecorded())
 
     def _wanted(self) -> int:
@@ -205,7 +210,7 @@ class Claimer:
             self._held.give_back(self._finisher, keep=self._size.next_claim(len(self._held.running), 0))
 
     async def _look_again(self, claimed: Claimed) -> None:
-        """Wait for as long as there is nothing to claim."""
+        """Wait until there may be something to claim."""
         if self.unregistered or (claimed.tasks and not (claimed.exhausted and self._notify_until)):
             return
         if claimed.contended:
@@ -214,8 +219,9 @@ class Claimer:
             await self._wait_for_work(claimed)
 
     async def _wait_for_work(self, claimed: Claimed) -> None:
-        """Sleep until something is due.  A worker that gets notified looks once more first, so that a task inserted in
-        between is either seen or notified of; one that does not polls, and leaves the rest to those notified."""
+        """Sleep until something is due.  A worker that is notified looks once more first, so that a task inserted in
+        between is either seen or announced; one that is not notified polls, and leaves most tasks to the notified
+        ones."""
         poll = self._selection.poll_seconds
         is_over = self._may_be_forgotten or self._timing.monotonic() > self._notify_until - poll
         if is_over and await self._ask_for_notifications():
@@ -232,8 +238,8 @@ class Claimer:
         self._control.nothing_to_claim = False
 
     async def _until_due(self, claimed: Claimed, poll: float) -> None:
-        """Sleep until woken, or a claim may take something; a poll only looks around, and a worker that has nothing to
-        do sends little else."""
+        """Sleep until woken, or until a poll finds something to claim.  A poll only reads, and is nearly all that an
+        idle worker sends."""
         next_due_in = claimed.next_due_in
         may_look = claimed.plain and not claimed.tasks and not self._selection.caps()
         while True:
@@ -242,7 +248,7 @@ class Claimer:
             if polls:
                 self._poll_batch.expect_poll(poll)
             woken = await self._control.sleep(wait)
-            # A notification of PostgreSQL is of a task; SQLite's watcher tells of every change, also of our heartbeats.
+            # A notification of PostgreSQL means a task; SQLite's watcher reports every change, our heartbeats too.
             if not polls or (woken and self._database.dialect == "postgres"):
                 return
             if self._control.is_stopping or self.unregistered or not self._instance.fence.may_claim:
@@ -253,21 +259,23 @@ class Claimer:
             next_due_in = seen.next_due_in
 
     async def _look_around(self, poll: float) -> claims.Seen:
-        """Look for work of any kind, and go on being notified of it; who is needed for some is called."""
+        """Look for work of any kind, renew the registration for notifications, and wake the services that have work."""
         names = self._selection.names()
         seconds = None if self._timing.monotonic() < self._notify_until - 2 * poll else self._notify_seconds
         seen = await self._poll_batch.poll(lambda: claims.look_around(self._instance.id, names, notify_for=seconds))
         if seconds is not None:
             self._notify_until = self._timing.monotonic() + seconds if seen.is_notified else 0.0
-        self._control.calls.looked(events=seen.events, groups=seen.groups)
+        self._control.workflow_signals.looked(events=seen.events, groups=seen.groups)
         return seen
 
     def _note_nothing_left(self, claimed: Claimed) -> None:
-        """Everything due is held here, and a notification comes for more: until then only time brings something."""
+        """Note that everything due is held here and that a notification announces more: until then there is nothing to
+        claim."""
         self._control.nothing_to_claim = claimed.exhausted and bool(self._notify_until) and not self._selection.caps()
 
     async def _ask_for_notifications(self) -> bool:
-        """Whether the database notifies this instance from now on; if not, and it runs nothing, it stops to listen."""
+        """Ask the database for notifications; returns whether it agreed.  If not, and nothing runs here, stop
+        listening."""
         names, seconds = self._selection.names(), self._notify_seconds
         self._may_be_forgotten = False
         if await self._database.arun(lambda: workers.declare_idle(self._instance.id, names, seconds)):
@@ -281,11 +289,11 @@ class Claimer:
 
     @property
     def _notify_seconds(self) -> float:
-        """For how long to ask for notifications: long enough to hold when the next polls are over."""
+        """For how long to ask for notifications: long enough to outlast the next polls."""
         return max(IDLE_FOR_SECONDS, 3 * self._selection.poll_seconds)
 
     async def _declare_busy(self) -> None:
-        """Stop notifications to a worker that has enough to do; a pending one is passed on to another worker."""
+        """Unregister for notifications because this worker is busy; a pending one is passed on to another worker."""
         self._control.nothing_to_claim = False
         if self._notify_until or self._notified:
             self._notify_until, self._notified = 0.0, False
@@ -293,7 +301,7 @@ class Claimer:
             await self._database.arun(lambda: workers.declare_busy(self._instance.id, names))
 
     async def release_strays(self) -> None:
-        """Give back tasks that a claim took although its answer never arrived; one still on its way takes nothing."""
+        """Release tasks of claims whose answer was lost; a claim still under way takes nothing."""
         known = {(task.id, task.version) for task in self._claims()}
         strays = await self._database.arun(lambda: workers.find_strays(self._instance.id, known))
         self._generation = strays.generation

@@ -1,4 +1,4 @@
-"""Which tasks a worker takes: the names it knows and wants, and the limits that it keeps by itself."""
+"""Which tasks a worker claims: the names it defines and accepts, within the limits of this worker alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tasklib.worker.settings import WorkerSettings
 
 
 class TaskSelection:
-    """Asked at each claim, because handlers and limits may change while the worker runs."""
+    """What a claim may take, computed anew for each claim, because handlers and limits may change while the worker
+    runs."""
 
     def __init__(self, queue: TaskQueue, settings: WorkerSettings, held: HeldTasks) -> None:
         self._registry = queue.registry
@@ -26,7 +27,7 @@ class TaskSelection:
         self.limits.measure_by(queue.timing.monotonic)
 
     def names(self) -> list[str]:
-        """The tasks it runs."""
+        """The names of the tasks that the worker runs."""
         return [name for name in self._registry.names() if self._settings.wants(name)]
 
     def caps(self) -> Mapping[str, int]:
@@ -35,7 +36,7 @@ class TaskSelection:
         return self.limits.caps(declared, self._held.count_by_name()) if declared or self.limits else {}
 
     def retries(self) -> Retries:
-        """How often tasks are tried again whose rows do not say it."""
+        """The `max_retries` of tasks whose rows do not set it."""
         return Retries(self._registry.retries(), self._max_retries)
 
     def worker_info(self) -> dict[str, Any]:
@@ -46,7 +47,7 @@ class TaskSelection:
         return {**({"limits": limits} if limits else {}), **({"secrets": secrets} if secrets else {})}
 
     def _declared_limits(self) -> dict[str, int]:
-        """How many of each task run at once in one worker, where the code says so."""
+        """The declared `max_concurrency` of each task that has one."""
         return {
             name: definition.options.max_concurrency
             for name, definition in self._registry.items()

@@ -1,4 +1,4 @@
-"""LISTEN for notifications of the database, only while they matter: every one of them wakes every listener."""
+"""LISTEN for notifications of the database, only while they matter: each notification wakes every listener."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tasklib.storage.database import Database
 
 
 class Listener(Protocol):
-    """Who gets the notifications, within the event loop that listens."""
+    """What receives the notifications, in the event loop that listens."""
 
     def notified(self, event: str) -> None:
         """The database has sent a notification."""
 
 
 class Wakeups:
-    """The subscription of one worker: it listens while it is notified of new tasks, and while it runs some."""
+    """The subscription of one worker: it listens while it is registered for notifications, and while it runs tasks."""
 
     def __init__(self, database: Database, listener: Listener) -> None:
         self._database = database
@@ -25,7 +25,7 @@ class Wakeups:
         self._unsubscribe: Callable[[], None] | None = None
 
     async def listen(self) -> None:
-        """Subscribe, if that was not done yet."""
+        """Subscribe, unless subscribed already."""
         if self._unsubscribe is not None:
             return
         loop = asyncio.get_running_loop()

@@ -1,1 +1,1 @@
-"""What became of attempts: their ends written to the database, counted, and logged."""
+"""Outcomes of attempts: written to the database, counted, and logged."""

@@ -20,22 +20,22 @@ class EndLog:
         self._worker_id = worker_id
 
     def started(self, task: ClaimedTask) -> None:
-        """An attempt that begins; not called unless DEBUG is asked for, because there are so many."""
+        """Log that an attempt starts; called only if DEBUG is enabled, because there are so many."""
         self._write(logging.DEBUG, task, "started")
 
     def succeeded(self, ends: Iterable[tuple[ClaimedTask, Completion]]) -> None:
-        """Attempts that have returned; usually not logged, because that costs every task."""
+        """Log attempts that have succeeded, at DEBUG, because it costs time for every task."""
         if log.isEnabledFor(logging.DEBUG):
             for task, done in ends:
                 self._write(logging.DEBUG, task, f"completed{_took(done.started, done.ended)}")
 
     def committed(self, task: ClaimedTask) -> None:
-        """An attempt that has ended in a transaction of its own, or lost it."""
+        """Log an attempt whose own transaction was committed, or refused because the claim was lost."""
         self._write(logging.DEBUG, task, "has ended with its transaction")
 
     def ended(self, task: ClaimedTask, ending: Ending) -> None:
-        """An attempt that has ended in any other way."""
-        # The error was redacted when the attempt ended, before anything was cut from it.
+        """Log an attempt that ended in any other way."""
+        # The error was redacted when the attempt ended, before it was shortened.
         reason = summary(ending.error) if ending.error else ""
         level = logging.INFO if ending.error is None else logging.WARNING
         took, delay = _took(ending.started, ending.ended), ending.delay or 0.0

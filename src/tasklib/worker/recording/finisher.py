@@ -1,4 +1,4 @@
-"""Recording how attempts ended: a lone one at once, many together, each fenced by its version."""
+"""Recording how attempts ended: a single one at once, many in one statement, each fenced by its version."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = logging.getLogger("tasklib.worker")
 
 
 class Finisher:
-    """Writes endings while the worker goes on; what arrives during one write shares the next."""
+    """Writes outcomes while the worker goes on; those that arrive during one write share the next."""
 
     def __init__(
         self, database: Database, metrics: Metrics, control: WorkerControl, end_hooks: Sequence[EndHook] = ()
@@ -47,11 +47,11 @@ class Finisher:
         self._gave_up = False
 
     def add(self, task: ClaimedTask | None, ending: Ending) -> None:
-        """Record an ending soon."""
+        """Record an outcome soon."""
         self.add_all([(task, ending)])
 
     def add_all(self, ends: Ends, lines: Lines | None = None) -> None:
-        """Record how attempts ended soon, and before it what they have logged."""
+        """Record outcomes soon, after the lines that these attempts have logged."""
         if lines:
             self._lines.update(lines)
         self._ends.extend(ends)
@@ -59,7 +59,7 @@ class Finisher:
             self._begin_writing()
 
     def unrecorded(self) -> Iterator[ClaimedTask]:
-        """Tasks whose work has ended and whose end is not in the database yet: this worker still holds them."""
+        """Tasks whose work has ended but whose outcome is not in the database yet: this worker still holds them."""
         return (task for task, _ in chain(self._on_its_way, self._ends) if task is not None)
 
     def _begin_writing(self) -> None:
@@ -67,17 +67,17 @@ class Finisher:
             self._writing = own_task(self._write())
 
     async def flush(self) -> None:
-        """Wait until everything added so far is recorded or refused; what failed is tried again now."""
+        """Wait until everything added so far is recorded or refused; failed writes are tried again now."""
         self._again.set()
         while self._writing is not None and not (self._writing.done() and self._is_idle):
-            # A program that ends around its worker has cancelled the writing too: repeating it is harmless.
+            # A program that ends has cancelled the write as well: repeating it is harmless.
             self._begin_writing()
             await asyncio.wait({self._writing})
             if not self._writing.cancelled():
                 self._writing.result()
 
     def give_up(self) -> None:
-        """Try no longer to record what is left: others take it back."""
+        """Stop trying to record what is left: other workers recover those tasks."""
         self._gave_up = True
         if self._writing is not None:
             self._writing.cancel()
@@ -95,14 +95,14 @@ class Finisher:
             try:
                 await self._persist(self._on_its_way)
             except asyncio.CancelledError:
-                raise  # It stays on its way: `flush` writes it again.
+                raise  # The batch stays unrecorded: `flush` writes it again.
             except BaseException:
                 self._on_its_way = ()
                 raise
             self._on_its_way = ()
 
     async def _persist_lines(self) -> None:
-        """Write what was logged last; it is worth one try, the endings are worth as many as it takes."""
+        """Write the last log lines, with a single try; outcomes are retried until they are written."""
         lines, self._lines = self._lines, {}
         try:
             await self._database.arun(lambda: attempts.append_log(lines))
@@ -110,7 +110,7 @@ class Finisher:
             log.warning("the last log lines of %d tasks are lost: %s", len(lines), error)
 
     async def _persist(self, batch: Ends, *, again: bool = False) -> None:
-        """Write one batch, however long the database is away: repeating is harmless, because every row is fenced."""
+        """Write one batch, retrying while the database is away: repeating is harmless, because every row is fenced."""
         failures = 0
         while True:
             try:
@@ -131,13 +131,13 @@ class Finisher:
                     log.exception("cannot record the end of task %s; its lease will run out", task_id)
                     self._recorded(batch, {task_id})
                     return
-                # One bad row must not take the others with it, of which some may be recorded already.
+                # One bad row must not fail the others, some of which may be recorded already.
                 for position in range(len(batch)):
                     await self._persist(batch[position : position + 1], again=True)
                 return
 
     def _recorded(self, batch: Ends, refused: Collection[str]) -> None:
-        """Count what the database has accepted; what ended in another way may be due again."""
+        """Count what the database has accepted; tasks that did not complete may be due again."""
         self._metrics.note(
             [(task, ended) for task, ended in batch if task is not None and ended.task_id not in refused]
         )
@@ -149,10 +149,10 @@ class Finisher:
                 [ended.task_id for _, ended in batch if ended.task_id not in refused and _is_final(ended)],
             )
         if any(task is not None and task.marks for task, _ in batch):
-            self._control.calls.children_ended.set()
+            self._control.workflow_signals.children_ended.set()
 
     async def _send(self, batch: Ends, *, again: bool) -> set[str]:
-        """Write the batch; returns the ids of those that were no longer ours."""
+        """Write the batch; returns the ids of tasks that were no longer ours."""
         refused: set[str] = set()
         counts_members = self._database.dialect == "postgres"
         plain: list[Completion] = []

@@ -1,4 +1,4 @@
-"""What a worker has done, counted in memory until it is added to the database's statistics."""
+"""Counts of a worker's outcomes, held in memory until they are added to the database's statistics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OUTCOMES: Final = {
     Event.CANCEL: "cancelled",
     Event.BURY: "buried",
 }
-"""What an ending counts as; one that spent no attempt counts as nothing."""
+"""The outcome that each event counts as; an event that spends no attempt is not counted."""
 
 
 @dataclass(slots=True)
@@ -36,17 +36,17 @@ class Counted:
 
 
 Totals: TypeAlias = list[tuple[str, str, int, dict[int, int], dict[int, int], float, float]]
-"""Name, outcome, count, waits, runs, seconds waited, seconds run: what a process tells its supervisor."""
+"""Name, outcome, count, waits, runs, seconds waited, seconds run: what a process reports to its supervisor."""
 
 
 class Metrics:
-    """Counts endings by name and outcome; a few dictionary entries each."""
+    """Counts outcomes by task name; a few dictionary entries for each name."""
 
     def __init__(self) -> None:
         self.counted: dict[tuple[str, str], Counted] = {}
         """Everything since the worker began, by name and outcome."""
         self._taken: dict[tuple[str, str], Counted] = {}
-        """What of it was taken for the database's statistics."""
+        """The part already added to the database's statistics."""
 
     def note(self, ends: Iterable[tuple[ClaimedTask, Completion | Ending]]) -> None:
         """Count endings that the database has accepted."""
@@ -92,7 +92,7 @@ class Metrics:
         return done
 
     def put_back(self, done: Iterable[Done]) -> None:
-        """Count again, for the next time, what could not be added."""
+        """Undo `take` for counts that could not be added, so that the next call returns them."""
         for each in done:
             taken = self._taken[each.name, each.outcome]
             taken.count -= each.count

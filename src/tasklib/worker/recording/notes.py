@@ -1,4 +1,4 @@
-"""What running tasks say of themselves, kept until it is written: their progress and what they log."""
+"""Progress and log lines of running tasks, held until they are written."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tasklib.core.task import LogLine
 from tasklib.storage.rows import ClaimedTask
 
 MAX_LINES = 200
-"""Lines of one task kept between two writes, and on its row."""
+"""Log lines kept of one task, between two writes and in its row."""
 
 Lines = dict[tuple[str, int], list[LogLine]]
 """What attempts, by id and version, have logged."""

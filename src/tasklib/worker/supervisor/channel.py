@@ -1,10 +1,9 @@
 """Messages between a supervisor and one of its worker processes; sending never waits.
 
-A worker process sends `hello` once, then `tick` from its event loop, with the instance it is registered as and the
-moment of the last heartbeat that it sent by itself, `report` with what it has done since it began, and `ending` when
-its work is done.  The supervisor sends `beat` for each heartbeat it has sent on behalf of that instance, and `stop`.  A
-message for which there is no room is dropped: ticks, reports and beats are repeated, and a process that does not stop
-is killed.
+A worker process sends `hello` once; then `tick` from its event loop, with the instance it is registered as and the time
+of the last heartbeat that it sent itself; `report` with its counts since it started; and `ending` when its work is
+done. The supervisor sends `beat` for each heartbeat it has sent on behalf of that instance, and `stop`.  A message is
+dropped if there is no room for it: ticks, reports and beats are repeated, and a process that does not stop is killed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the worker processes of one supervisor have done, in Prometheus' text format.
+"""The metrics of one supervisor's worker processes, in Prometheus' text format.
 
-The supervisor adds up what its processes tell it, so that a counter never falls when a process is replaced, and no
-files are shared between processes.
+The supervisor adds up what its processes report, so that a counter never falls when a process is replaced, and no files
+are shared between processes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MISSING: Final = "the metrics of a worker need prometheus-client: pip install 't
 
 
 class Totals:
-    """What ended in one way, of one name, in every process so far."""
+    """The counts of one task name and outcome, over every process so far."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -30,7 +30,7 @@ class Totals:
         self.ran = 0.0
 
     def add(self, count: int, waits: Mapping[Any, int], runs: Mapping[Any, int], waited: float, ran: float) -> None:
-        """Add what one process has counted; its buckets were JSON's keys on the way here."""
+        """Add the counts of one process, whose bucket numbers arrive as text because they were JSON keys."""
         self.count += count
         self.waits.update({int(bucket): number for bucket, number in waits.items()})
         self.runs.update({int(bucket): number for bucket, number in runs.items()})
@@ -38,7 +38,7 @@ class Totals:
         self.ran += ran
 
     def values(self) -> tuple[int, dict[int, int], dict[int, int], float, float]:
-        """As a process tells it."""
+        """In the form in which a process reports it."""
         return self.count, dict(self.waits), dict(self.runs), self.waited, self.ran
 
 
@@ -60,7 +60,7 @@ def expose(counted: Iterable[Sequence[Sequence[Any]]], processes: Sequence[Mappi
     core = importlib.import_module("prometheus_client.core")
     sums = add_up(counted)
     attempts = core.CounterMetricFamily("tasklib_attempts", "Attempts that have ended.", labels=["type", "outcome"])
-    # With zeros: Prometheus sees no increase in a series that begins with 1, and so not the first failure.
+    # Series begin at zero: Prometheus sees no increase in one that begins with 1, and would miss the first failure.
     for name in sorted({name for name, _ in sums}):
         for outcome in ("completed", *OUTCOMES.values()):
             attempts.add_metric([name, outcome], sums[name, outcome].count if (name, outcome) in sums else 0)
@@ -88,7 +88,7 @@ GAUGES: Final = (
     ("worker_heartbeat_age_seconds", "Since the last heartbeat that reached the database.", "heartbeat_age"),
     ("worker_resident_bytes", "Memory of the process.", "memory_bytes"),
 )
-"""By name: what it says, and where in a slot's state it is."""
+"""Each gauge's description, and where its value is in a slot's state."""
 
 
 def _by_name(sums: Mapping[tuple[str, str], Totals], buckets: str, total: str) -> dict[str, tuple[Counter[int], float]]:

@@ -24,14 +24,14 @@ from tasklib.worker.supervisor.probe import serve_probe
 from tasklib.worker.supervisor.worker_process import WorkerProcess
 
 CHECK_SECONDS = 0.25
-"""How often worker processes are looked at."""
+"""How often worker processes are checked."""
 MARGIN_SECONDS = 0.5
 """How long after the grace a worker process may take to end by itself."""
 CLEANUP_SECONDS = 0.5
-"""How long the tasks of a process that was ended by force may take to be given back."""
+"""How long releasing the tasks of a killed process may take."""
 CLOSE_SECONDS = 0.2
 EXIT_SECONDS = 5.0
-"""How long a process whose work is done may take to end; threads of user code that never end keep it from that."""
+"""How long a process whose work is done may take to exit; threads of user code may keep it from exiting."""
 STEADY_SECONDS = 10.0
 """A process that lived this long is replaced at once; one that did not, after a pause that doubles each time."""
 
@@ -65,10 +65,10 @@ class Supervisor:
         self.timing = timing or SystemTiming()
         self.databases: dict[Config, Database] = {}
         self.anyone_started = asyncio.Event()
-        """Set once a worker process has imported its tasks: the others can, too."""
+        """Set once one worker process has imported its tasks, which shows that the others can too."""
         self.stopping = asyncio.Event()
         self.deadline = float("inf")
-        """When what has not ended by itself is ended."""
+        """When processes that have not ended by themselves are killed."""
         self._slots = [_ProcessSlot(self, number) for number in range(1, settings.processes + 1)]
         self._code = 0
         self._born = self.timing.monotonic()
@@ -89,7 +89,8 @@ class Supervisor:
             process.stop(now=now)
 
     def give_up(self, code: int) -> None:
-        """The first worker process could not start and has logged why; no other could: end with its exit code."""
+        """End with the exit code of the first worker process, which could not start and has logged why; no other
+        could."""
         if code <= 0:
             how = f"was ended by {signal.Signals(-code).name}" if code else "ended without an error"
             log.error("the first worker process %s before it had loaded its tasks", how)
@@ -97,7 +98,7 @@ class Supervisor:
         self.stop()
 
     def status(self) -> dict[str, Any]:
-        """How the worker processes are."""
+        """The state of each worker process."""
         return {
             "ready": self._is_ready(),
             "stopping": self.stopping.is_set(),
@@ -106,7 +107,7 @@ class Supervisor:
         }
 
     def metrics(self) -> bytes:
-        """What the worker processes have done, in Prometheus' text format."""
+        """The metrics of the worker processes, in Prometheus' text format."""
         counted = [each for slot in self._slots for each in slot.counted()]
         return expose(counted, [slot.state() for slot in self._slots])
 
@@ -137,7 +138,7 @@ class Supervisor:
             try:
                 work()
             finally:
-                with suppress(RuntimeError):  # the loop is closed, and nothing waits for this
+                with suppress(RuntimeError):  # the loop is closed, and nothing waits for the result
                     loop.call_soon_threadsafe(done.set)
 
         threading.Thread(target=run, name="tasklib-supervisor", daemon=True).start()
@@ -161,7 +162,7 @@ class _ProcessSlot:
     def __init__(self, supervisor: Supervisor, number: int) -> None:
         self._supervisor = supervisor
         self._number = number
-        # Worker processes are the supervisor's business: it alone speaks to the service manager.
+        # Only the supervisor talks to the service manager, not its worker processes.
         given = supervisor.settings.environment
         self._environment = {name: value for name, value in given.items() if name not in VARIABLES}
         self._restarts = 0
@@ -169,7 +170,7 @@ class _ProcessSlot:
         self._false_starts = 0
         self.process: WorkerProcess | None = None
         self._counted_before: list[Sequence[Any]] = []
-        """What processes that have ended had counted."""
+        """The counts of processes that have ended."""
 
     @property
     def is_ready(self) -> bool:
@@ -177,18 +178,18 @@ class _ProcessSlot:
         return self.process is not None and self.process.is_alive and self.process.heartbeat.is_ready
 
     def status(self) -> dict[str, Any]:
-        """How its worker process is."""
+        """The state of its worker process."""
         pid = None if self.process is None else self.process.pid
         return {"pid": pid, "ready": self.is_ready, "restarts": self._restarts}
 
     def counted(self) -> Iterator[Sequence[Any]]:
-        """What each of its processes has counted, one after the other."""
+        """The counts of its processes, past and present."""
         yield from self._counted_before
         if self.process is not None and self.process.is_alive:
             yield self.process.report.get("counted", ())
 
     def state(self) -> dict[str, Any]:
-        """What there is to measure about its worker process now."""
+        """The gauges of its worker process."""
         known: dict[str, Any] = {"ready": self.is_ready, "restarts": self._restarts}
         if self.process is not None and self.process.is_alive:
             known |= self.process.heartbeat.worker_info() or {}
@@ -249,7 +250,7 @@ class _ProcessSlot:
                 killed = True
 
     async def _clean_up(self, process: WorkerProcess) -> None:
-        """Log how it ended, keep what it has counted, and let what it ran go on elsewhere."""
+        """Log how the process ended, keep its counts, and let other workers run its tasks."""
         sums = add_up([*self._counted_before, process.report.get("counted", ())])
         self._counted_before = [[(*key, *each.values()) for key, each in sums.items()]]
         stopping = self._supervisor.stopping.is_set()
@@ -260,11 +261,11 @@ class _ProcessSlot:
         await self._supervisor.in_thread(lambda: process.take_back(stopping=stopping), CLEANUP_SECONDS)
 
     def _pause(self, process: WorkerProcess) -> float:
-        """Seconds until the next process starts: none at first, then more each time one does not live long."""
+        """Seconds until the next process starts: 0 at first, then longer each time one dies early."""
         if self._supervisor.timing.monotonic() - process.born > STEADY_SECONDS:
             self._short_lives = self._false_starts = 0
             return 0.0
-        # A process that never came to work is broken; one that did was likely killed by a task.
+        # A process that never registered is broken; one that did was likely killed by a task.
         if process.has_worked:
             self._short_lives, self._false_starts = self._short_lives + 1, 0
             return _pause(self._short_lives, base=0.02, cap=1.0)

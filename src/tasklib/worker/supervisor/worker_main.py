@@ -1,4 +1,5 @@
-"""What runs in each worker process: a worker whose supervisor sends its heartbeats and sees that it is not blocked."""
+"""The main program of each worker process: a worker whose supervisor sends its heartbeats and watches its event
+loop."""
 
 from __future__ import annotations
 
@@ -29,10 +30,10 @@ if TYPE_CHECKING:
 TICKS_PER_LEASE = 10
 MAX_TICK_SECONDS = 1.0
 WATCHDOG = 1.5
-"""Leases of silence after which the process ends itself, should no supervisor be there to do it."""
+"""Leases without a tick after which the process ends itself, in case no supervisor is there to do it."""
 PATIENCE = 0.6
-"""The part of the worker timeout without a beat of the supervisor after which the worker sends its own, at the latest:
-early enough to arrive before it would have to stop claiming."""
+"""The part of the worker timeout without a heartbeat from the supervisor after which the worker sends its own: early
+enough to arrive before it would have to stop claiming."""
 
 log = logging.getLogger("tasklib.worker")
 
@@ -57,14 +58,14 @@ async def _run(
     lease = queue.config.lock_timeout_seconds
     supervisor = SupervisorClient(channel)
     worker = Worker(queue, dataclasses.replace(settings, signals=False), supervisor)
-    # A second signal does not mean now while there is a supervisor to say so.
+    # With a supervisor, a second signal does not mean "now": the supervisor says when.
     listen_to_stops(supervisor.drain)
     channel.notify("hello", config=_reachable(queue.config, queue.database), lease=lease)
     supervisor.control(worker)
     ticking = own_task(_tick(supervisor, lease, queue.timing))
     working = own_task(worker.run())
     try:
-        await asyncio.sleep(0)  # It has begun, and listens to signals.
+        await asyncio.sleep(0)  # It runs, and signals stop it.
         begun(worker.worker_id)
         await working
     finally:
@@ -80,7 +81,7 @@ async def _tick(supervisor: SupervisorClient, lease: float, timing: Timing) -> N
         while True:
             supervisor.tick()
             supervisor.report()
-            # Runs without the interpreter, and so even when something holds it for ever.
+            # faulthandler's timer needs no interpreter, so it works even if something holds the GIL for ever.
             faulthandler.dump_traceback_later(WATCHDOG * lease, exit=True)
             await timing.sleep(min(MAX_TICK_SECONDS, lease / TICKS_PER_LEASE))
     finally:
@@ -93,7 +94,7 @@ def _reachable(config: Config, database: Database) -> dict[str, Any] | None:
         path = getattr(database, "path", None)
         if path is None:
             return None
-        # The file as it was found: the program may have changed its folder since.
+        # The path as resolved at the start: the program may have called os.chdir since.
         config = config.with_(database_url=f"sqlite:///{quote(str(path))}")
     return dataclasses.asdict(config.with_(auto_migrate=False))
 
@@ -115,7 +116,7 @@ class SupervisorClient:
         self._reported: dict[str, Any] = {}
 
     def control(self, worker: Worker) -> None:
-        """Do with the worker what the supervisor asks for, on this event loop."""
+        """Carry out the supervisor's requests for this worker, on this event loop."""
         self._worker = worker
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._channel, self.listen)
@@ -123,7 +124,7 @@ class SupervisorClient:
     def heartbeat(
         self, database: Database, timing: Timing, config: Config, instance: UUID, owner: HeartbeatOwner
     ) -> Heartbeat:
-        """The heartbeat of an instance, which the supervisor sends."""
+        """A heartbeat for the instance that the supervisor sends on its behalf."""
         return ProxiedHeartbeat(self, database, timing, config, instance, owner)
 
     @property
@@ -137,18 +138,18 @@ class SupervisorClient:
         self.tick()
 
     def tick(self) -> None:
-        """Show that the event loop is not blocked."""
+        """Report that the event loop is not blocked."""
         instance = None if self._instance is None else str(self._instance)
         info = None if self._owner is None else self._owner.worker_info()
         self._channel.notify("tick", instance=instance, worker_info=info, beaten=self._beaten)
 
     def beaten(self, asked: float) -> None:
-        """The worker has sent a beat of its own at that moment: the supervisor's next one is due later."""
+        """Report that the worker has sent a heartbeat itself at this time: the supervisor's next one is due later."""
         self._beaten = asked
         self.tick()
 
     def report(self) -> None:
-        """Report what the worker has done since it began, if that is new; called on the event loop."""
+        """Report the worker's counts since it started, if they changed; called on the event loop."""
         if self._worker is not None:
             done = self._worker.report()
             if done != self._reported:
@@ -156,18 +157,18 @@ class SupervisorClient:
                 self._reported = done
 
     def last_beat(self, instance: UUID) -> Message | None:
-        """The newest beat that the supervisor has sent on behalf of an instance, once."""
+        """The newest heartbeat that the supervisor has sent for an instance; each is returned once."""
         self.listen()
         return self._beats.pop(str(instance), None)
 
     def listen(self) -> None:
-        """Take in the supervisor's messages, and notice that it has ended."""
+        """Receive the supervisor's messages, and notice that it has ended."""
         with self._lock:
             for message in self._channel.receive():
                 if message["kind"] == "stop":
                     self.stop(now=message["now"])
                 else:
-                    # Only the latest counts, and of other instances than ours none.
+                    # Only the latest counts, and only for our current instance.
                     self._beats = {message["instance"]: message}
             newly_orphaned = self._channel.is_closed and not self._is_orphaned
             self._is_orphaned = self._channel.is_closed
@@ -180,11 +181,11 @@ class SupervisorClient:
             self._worker.stop()
 
     def stop(self, *, now: bool) -> None:
-        """The supervisor asks the process to drain, or to end now."""
+        """Handle the supervisor's request to drain, or to end now."""
         self._soon(self._end_now if now else self.drain)
 
     def end_orphaned(self) -> None:
-        """The supervisor has ended: drain and end."""
+        """Drain and end, because the supervisor has ended."""
         self._soon(self._end_orphaned)
 
     def _end_now(self) -> None:
@@ -204,7 +205,7 @@ class SupervisorClient:
 
 
 class ProxiedHeartbeat(Heartbeat):
-    """Relies on the supervisor's beats while they come, and sends its own while they do not."""
+    """Relies on the supervisor's heartbeats while they arrive, and sends its own while they do not."""
 
     def __init__(
         self,
@@ -219,18 +220,18 @@ class ProxiedHeartbeat(Heartbeat):
         self._supervisor = supervisor
 
     def start(self) -> None:
-        """Ask the supervisor to send beats for this instance."""
+        """Ask the supervisor to send heartbeats for this instance."""
         self._supervisor.register_as(self.instance, self.owner)
         super().start()
 
     def cease(self) -> None:
-        """Let the supervisor send no more of them."""
+        """Ask the supervisor to send no more heartbeats."""
         self._supervisor.register_as(None)
         super().cease()
 
     @property
     def silence(self) -> float:
-        """As in Heartbeat, after taking in beats that came while this process could not listen."""
+        """As in Heartbeat, after receiving heartbeats that arrived while this process was blocked."""
         self._take_in_beats()
         return super().silence
 

@@ -25,9 +25,10 @@ from tasklib.worker.supervisor.channel import VARIABLE, Message, SupervisorChann
 from tasklib.worker.upkeep.heartbeat import Heartbeat
 
 RENEW = 1 / 3
-"""The part of a lease that an event loop may be silent before its leases are renewed for it, as it does itself."""
+"""The part of a lease after which the supervisor renews the leases of a blocked event loop, as the worker does
+itself."""
 DUMP_SECONDS = 1.0
-"""How long a process whose event loop is blocked may take to write where it stands, before it is killed."""
+"""How long a process whose event loop is blocked may take to write its tracebacks, before it is killed."""
 
 log = logging.getLogger("tasklib.worker")
 
@@ -69,7 +70,7 @@ class WorkerProcess:
         """Whether its work is done and only its exit remains."""
         self.is_paused = False
         self.report: Message = {}
-        """What its worker has done since it began, as it last said."""
+        """The last report of its worker."""
         self._started = started
         self._was_running: set[int] = set()
         asyncio.get_running_loop().add_reader(self._channel, self._listen)
@@ -112,10 +113,10 @@ class WorkerProcess:
         """
         if self.is_alive:
             self._channel.notify("stop", now=now)
-            os.kill(self.pid, signal.SIGTERM)  # for a process that does not listen yet
+            os.kill(self.pid, signal.SIGTERM)  # for a process that does not read the channel yet
 
     def dump_and_kill(self) -> None:
-        """Kill it, after it has written where it hangs."""
+        """Kill it after it has written its tracebacks."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGABRT)
         self._timing.call_later(DUMP_SECONDS, self.kill)
@@ -126,7 +127,7 @@ class WorkerProcess:
             self._kill_group()
 
     def take_back(self, *, stopping: bool) -> None:
-        """Let what it held when it ended be run elsewhere.  Blocks."""
+        """Release the tasks it held when it ended, so that other workers run them.  Blocks."""
         self.heartbeat.take_back(self._was_running, stopping=stopping)
 
     def _kill_group(self) -> None:
@@ -134,7 +135,7 @@ class WorkerProcess:
             os.killpg(self.pid, signal.SIGKILL)
 
     def _has_ended(self, code: int) -> None:
-        self._process.returncode = code  # Popen did not wait for it, and would complain.
+        self._process.returncode = code  # Popen did not wait for the process itself, and would warn.
         # Children it left behind must not go on with tasks that are about to run elsewhere.
         self._kill_group()
         self._listen()
@@ -158,12 +159,12 @@ class WorkerProcess:
 
 
 class HeartbeatProxy:
-    """Keeps up the heartbeat and the leases of one worker process, whichever instance it is registered as."""
+    """Sends the heartbeats and renews the leases of one worker process, for each instance that it registers as."""
 
     def __init__(
         self, channel: SupervisorChannel, databases: dict[Config, Database], process: WorkerProcess, timing: Timing
     ) -> None:
-        """`databases` are those that worker processes work on, each opened once."""
+        """`databases` are shared by the worker processes, each opened once."""
         self.channel = channel
         self._databases = databases
         self._timing = timing
@@ -178,7 +179,7 @@ class HeartbeatProxy:
         self._worker_info: dict[str, Any] | None = None
 
     def receive(self, message: Message) -> None:
-        """Take in a message of the process."""
+        """Handle a message of the process."""
         if message["kind"] == "hello":
             self._ticked = self._timing.monotonic()
             self._lease = message["lease"]
@@ -196,7 +197,8 @@ class HeartbeatProxy:
 
     @property
     def silence(self) -> float:
-        """For which part of its lease the event loop of the process has been silent; 0 before its first message."""
+        """How long the event loop of the process has been silent, as a part of its lease; 0 before its first
+        message."""
         return (self._timing.monotonic() - self._ticked) / self._lease
 
     @property
@@ -225,9 +227,9 @@ class HeartbeatProxy:
             self._heartbeat = None
 
     def take_back(self, running: set[int], *, stopping: bool) -> None:
-        """Let what the process held when it ended be run elsewhere.  Blocks.
+        """Release the tasks that the process held when it ended, so that other workers run them.  Blocks.
 
-        What it ran, given by the tasks' numbers, counts as a failed attempt, unless everything stops.
+        Tasks that were running, given by their `seq`, count as a failed attempt, unless everything is being stopped.
         """
         instance, config, database = self.instance, self._config, self._database
         if instance is None or database is None or config is None:
@@ -270,7 +272,7 @@ class _ProxyHeartbeat(Heartbeat):
             yield from super()._rest()
 
     def put_off(self, asked: float) -> None:
-        """The process has sent a beat of its own at that moment: the next one counts from there."""
+        """Note that the process has sent a heartbeat itself at this time: the next is due an interval later."""
         with self._lock:
             self._last = max(self._last, asked)
 
@@ -283,7 +285,7 @@ class _ProxyHeartbeat(Heartbeat):
                 log.warning("cannot renew the leases of a worker process whose event loop is blocked: %s", error)
 
     def _arrived(self, asked: float, *, known: bool, unbroken_since: float = 0.0) -> None:
-        # Whether it was declared dead is for the process to say: it may just be signing off.
+        # Whether it was declared dead is decided by the process itself: it may just be signing off.
         super()._arrived(asked, known=True, unbroken_since=unbroken_since)
         self._proxy.channel.notify(
             "beat", instance=str(self.instance), asked=asked, known=known, since=self._held_since

@@ -1,31 +1,32 @@
-"""Adding up how children ended, and notifying the workflows that wait for them.  Any worker does it; nobody leads."""
+"""Adding up how children ended, and waking the workflows that wait for them.  Any worker does it; there is no
+leader."""
 
 from __future__ import annotations
 
 from tasklib.queue import TaskQueue
 from tasklib.storage.operations.workflows.groups import fold_groups
-from tasklib.worker.control import Calls
+from tasklib.worker.control import WorkflowSignals
 from tasklib.worker.execution.runner import Runner
-from tasklib.worker.upkeep.service import OnCall
+from tasklib.worker.upkeep.service import OnSignal
 
 PAUSE_SECONDS = 0.02
-"""Between two folds, so that ends of many children share one."""
+"""The pause between two folds, so that many children that end share one."""
 LOOKS = 4
-"""How often it is looked meanwhile whether there is anything left to wait for."""
+"""How many times during the pause to check whether there is anything left to wait for."""
 
 
-class GroupFold(OnCall):
-    """Folds soon after a child has ended here, or a look has found one that ended elsewhere or by other means."""
+class GroupFold(OnSignal):
+    """Folds soon after a child has ended here, or after a poll has found one that ended elsewhere."""
 
-    def __init__(self, queue: TaskQueue, calls: Calls, runner: Runner | None = None) -> None:
-        super().__init__(queue, calls, calls.children_ended)
+    def __init__(self, queue: TaskQueue, signals: WorkflowSignals, runner: Runner | None = None) -> None:
+        super().__init__(queue, signals, signals.children_ended)
         self._runner = runner
 
     async def rest(self) -> None:
-        """Return a moment after it is called, or when nobody has looked for an interval."""
-        if await self.called():
+        """Return shortly after a signal, or when the claimer has not looked for an interval."""
+        if await self.signalled():
             await self._await_others()
-        self._call.clear()
+        self._signal.clear()
 
     async def step(self) -> None:
         """Fold until nothing is left."""

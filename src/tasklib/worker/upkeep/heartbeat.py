@@ -1,4 +1,4 @@
-"""Heartbeats, sent where a busy event loop cannot delay them."""
+"""Heartbeats, sent from a thread that a busy event loop cannot delay."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from tasklib.worker.upkeep.poll_batch import PollBatch
 from tasklib.worker.upkeep.service import Periodic
 
 FAILING_SECONDS = 1.0
-"""The longest wait for the next try while beats fail: until one arrives this worker claims nothing."""
+"""The longest pause between tries while heartbeats fail: until one arrives this worker claims nothing."""
 SOON_SECONDS = 0.01
-"""A beat that is due so soon is sent now."""
+"""A heartbeat that is due within this time is sent now."""
 MARGIN_SECONDS = 0.2
-"""How long before a beat is due the poll must come that it goes with."""
+"""How long before a heartbeat is due the poll must come that carries it."""
 
 log = logging.getLogger("tasklib.worker")
 
 
 class HeartbeatOwner(Protocol):
-    """Whose heartbeat it is; both are called in its thread."""
+    """The worker behind a heartbeat; both methods are called in the heartbeat's thread."""
 
     def worker_info(self) -> Mapping[str, Any] | None:
-        """What the instance reports of itself with this beat; None: nothing new."""
+        """What the instance reports with this heartbeat; None: nothing new."""
         ...
 
     def declared_dead(self) -> None:
-        """Others have taken over from the instance."""
+        """Called when other workers have taken over the instance's tasks."""
 
 
 class Heartbeat:
-    """Sends heartbeats until stopped, and knows since when they have arrived without a gap."""
+    """Sends heartbeats until stopped, and records since when they have arrived without a gap."""
 
     thread_name = "tasklib-heartbeat"
 
@@ -53,7 +53,7 @@ class Heartbeat:
         self._timeout = config.worker_timeout_seconds
         self.instance = instance
         self.owner = owner
-        # The registration was the first beat.
+        # The registration was the first heartbeat.
         self._last = self._held_since = timing.monotonic()
         self._failing = False
         self._is_over = False
@@ -61,7 +61,7 @@ class Heartbeat:
         self._drive: Drive | None = None
 
     def start(self) -> None:
-        """Begin to send."""
+        """Start sending."""
         self._drive = self._timing.drive(self.thread_name, self._beats(), self._database)
 
     def cease(self) -> None:
@@ -71,33 +71,33 @@ class Heartbeat:
             self._drive.end()
 
     async def stop(self) -> None:
-        """Send no more; returns when a beat under way is over."""
+        """Send no more; returns when a heartbeat under way is over."""
         self.cease()
         if self._drive is not None:
             await self._drive.ended()
 
     @property
     def silence(self) -> float:
-        """The part of the time after which others take over that has passed since the last beat arrived; 1 is all."""
+        """Time since the last heartbeat arrived, as a part of the worker timeout; at 1 other workers take over."""
         return (self._timing.monotonic() - self._last) / self._timeout
 
     @property
     def age_seconds(self) -> float:
-        """Seconds since the last beat that arrived."""
+        """Seconds since the last heartbeat that arrived."""
         return self._timing.monotonic() - self._last
 
     @property
     def due_in(self) -> float:
-        """Seconds until the next beat is due."""
+        """Seconds until the next heartbeat is due."""
         return self._interval - self.age_seconds
 
     def came_with_poll(self, asked: float, *, known: bool) -> None:
-        """A beat asked for at that moment was answered, which the idle worker had sent with its poll."""
+        """Note that a heartbeat sent at this time with the idle worker's poll was answered."""
         self._arrived(asked, known=known)
 
     @property
     def is_steady(self) -> bool:
-        """True once beats have held for one full timeout: only then may this instance judge others by theirs.
+        """True once heartbeats have arrived for one full timeout: only then may this instance declare others dead.
 
         After an outage all workers look silent; those alive have sent a heartbeat again before any of them may judge.
         """
@@ -111,7 +111,7 @@ class Heartbeat:
             yield from self._beat()
 
     def _rest(self) -> Steps:
-        """Rest until the next beat is due, or there shall be none; one that came another way puts it off."""
+        """Wait until the next heartbeat is due or none is wanted; one that was sent another way postpones it."""
         if self._failing:
             yield min(self._interval, FAILING_SECONDS)
             return
@@ -120,7 +120,7 @@ class Heartbeat:
             yield self.due_in
 
     def _beat(self) -> Steps:
-        # The moment before the request counts: the database saw it no earlier.
+        # The time before the request counts: the database saw it no earlier.
         asked = self._timing.monotonic()
         try:
             known = yield lambda: workers.beat(self.instance, self.owner.worker_info())
@@ -129,14 +129,14 @@ class Heartbeat:
                 log.warning("cannot send heartbeats, trying until the database is back: %s", error)
             self._failing = True
         except Exception:
-            # Whatever it is: if beats ended here, others would take this worker for dead.
+            # Any error at all: if heartbeats ended here, others would declare this worker dead.
             log.exception("cannot send heartbeats")
             self._failing = True
         else:
             self._arrived(asked, known=known)
 
     def _arrived(self, asked: float, *, known: bool, unbroken_since: float = 0.0) -> None:
-        """A beat asked for at that moment was answered."""
+        """Note that a heartbeat sent at this time was answered."""
         with self._lock:
             if self._failing or asked - self._last > self._timeout:
                 unbroken_since = asked
@@ -151,7 +151,8 @@ class Heartbeat:
 
 
 class HeartbeatWithPoll(Periodic):
-    """Sends the heartbeat of an idle worker with a poll, shortly before the thread would; else it is left to that."""
+    """Sends the heartbeat of an idle worker with a poll, shortly before the thread would; without a poll the thread
+    does."""
 
     def __init__(self, queue: TaskQueue, heartbeat: Heartbeat, poll_batch: PollBatch) -> None:
         super().__init__(queue, queue.config.poll_interval_seconds)
@@ -159,11 +160,11 @@ class HeartbeatWithPoll(Periodic):
         self._poll_batch = poll_batch
 
     def pause(self) -> float:
-        """Seconds until the poll comes that is the last before the next beat is due."""
+        """Seconds until the last poll before the next heartbeat is due."""
         return max(SOON_SECONDS, self._heartbeat.due_in - self.interval - MARGIN_SECONDS)
 
     async def step(self) -> None:
-        """Send a beat with the next poll, if there is one in time."""
+        """Send a heartbeat with the next poll, if there is one in time."""
         heartbeat, asked = self._heartbeat, 0.0
 
         def beat() -> Operation[bool]:

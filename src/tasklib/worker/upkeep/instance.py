@@ -1,4 +1,4 @@
-"""One registration of a worker: an id with a heartbeat, and the services for what it holds under that id."""
+"""One registration of a worker: an id with a heartbeat, and the services for the tasks held under that id."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Instance:
         ]
 
     def start(self, *others: Periodic) -> None:
-        """Start the heartbeat and the services, and these others too."""
+        """Start the heartbeat, the instance's own services, and these."""
         self._services += others
         self._heartbeat.start()
         for service in self._services:

@@ -1,4 +1,4 @@
-"""Adding what workers have counted to the database's statistics, and keeping those small."""
+"""Adding a worker's counts to the database's statistics, and thinning these out."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tasklib.worker.upkeep.poll_batch import PollBatch
 from tasklib.worker.upkeep.service import Periodic
 
 IDLE_LOOK_SECONDS = 30.0
-"""How often a worker that has counted nothing looks whether the statistics are to be thinned out: once a minute
-somebody does that."""
+"""How often a worker without new counts checks whether the statistics must be thinned out: one worker does that once a
+minute."""
 
 
 class MetricsService(Periodic):
-    """Adds what was counted, and thins the statistics out unless another worker does."""
+    """Adds the worker's counts, and thins the statistics out unless another worker does."""
 
     def __init__(self, queue: TaskQueue, metrics: Metrics, poll_batch: PollBatch) -> None:
         super().__init__(queue, max(1.0, queue.config.heartbeat_interval_seconds))
@@ -26,7 +26,8 @@ class MetricsService(Periodic):
         self._looked = -inf
 
     async def step(self) -> None:
-        """Add, and thin the statistics out if nobody else does; while nothing happens here, look less often."""
+        """Add the counts, and thin the statistics out unless another worker does; less often while nothing happens
+        here."""
         now = self.timing.monotonic()
         if await flush(self.database, self._metrics) or now - self._looked >= IDLE_LOOK_SECONDS:
             self._looked = now
@@ -34,12 +35,12 @@ class MetricsService(Periodic):
 
 
 async def flush(database: Database, metrics: Metrics) -> bool:
-    """Add what was counted to the statistics, or keep it for the next time; False if nothing was."""
+    """Add the counts to the statistics, or keep them for the next time; False if there were none."""
     done = metrics.take()
     if not done:
         return False
     try:
-        # Not repeated by itself: a reply that was lost would count twice.
+        # Not retried automatically: after a lost reply the counts would be added twice.
         await database.arun(lambda: statistics.add_metrics(done), repeatable=False)
     except BaseException:
         metrics.put_back(done)

@@ -1,4 +1,4 @@
-"""What an idle worker asks the database beside its poll, asked together with it: one transaction instead of several."""
+"""Small operations of an idle worker, sent together with its poll: one transaction instead of several."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tasklib.storage.statement import BEGIN, Operation
 T = TypeVar("T")
 
 Make = Callable[[], Operation[Any]]
-"""Makes an operation, each time it is tried."""
+"""Creates an operation, anew for each try."""
 
 NO_POLL: Final = object()
-"""The answer to an operation whose poll did not come, or failed."""
+"""The answer to an operation whose poll did not happen or failed."""
 
 
 class Waiting(NamedTuple):
@@ -28,7 +28,7 @@ class Waiting(NamedTuple):
 
 
 class PollBatch:
-    """Small operations that can wait for a moment, and go with the poll of an idle claimer."""
+    """Collects small operations that can wait a moment, and sends them with the poll of an idle claimer."""
 
     def __init__(self, database: Database, timing: Timing) -> None:
         self._database = database
@@ -38,7 +38,7 @@ class PollBatch:
         self._waiting: list[Waiting] = []
 
     async def run(self, make: Callable[[], Operation[T]], *, within: float) -> T:
-        """The answer of an operation, by the next poll if there is one within so many seconds, else asked for now."""
+        """Run an operation: with the next poll if one is expected within this many seconds, else now."""
         if self.has_poll(within):
             waiting = Waiting(make, asyncio.get_running_loop().create_future())
             self._waiting.append(waiting)
@@ -49,24 +49,24 @@ class PollBatch:
         return await self._database.arun(make)
 
     def has_poll(self, within: float) -> bool:
-        """Whether a poll is expected within so many seconds."""
+        """Whether a poll is expected within this many seconds."""
         return self._next_poll is not None and self._next_poll - self._timing.monotonic() <= within
 
     def expect_poll(self, seconds: float) -> None:
-        """The claimer polls in so many seconds, unless it is woken before."""
+        """Note that the claimer polls in this many seconds, unless it is woken before."""
         self._poll_seconds = seconds
         self._next_poll = self._timing.monotonic() + seconds
 
     async def poll(self, look: Callable[[], Operation[T]]) -> T:
-        """The answer of the claimer's own look; all that has waited for it is asked together with it."""
+        """Run the claimer's own poll together with all operations that waited for it, and return the poll's answer."""
         waiting = self._take()
-        self.expect_poll(self._poll_seconds)  # What is asked from now on waits for the next, which likely comes.
+        self.expect_poll(self._poll_seconds)  # Operations from now on wait for the next poll, which is likely.
         if waiting:
             makes = [look, *(each.make for each in waiting)]
             try:
                 seen, *answers = await self._database.arun(lambda: self._together(makes))
             except TaskLibError:
-                _answer(waiting, [NO_POLL] * len(waiting))  # Each asks by itself, and so does the look.
+                _answer(waiting, [NO_POLL] * len(waiting))  # Each operation, the poll too, is then sent by itself.
             except BaseException:
                 _answer(waiting, [NO_POLL] * len(waiting))
                 raise
@@ -77,19 +77,19 @@ class PollBatch:
         return await self._database.arun(look)
 
     def no_poll(self) -> None:
-        """The claimer has something better to do: whoever waited for its poll asks by itself."""
+        """Note that the claimer will not poll: each waiting operation is sent by itself."""
         waiting = self._take()
         _answer(waiting, [NO_POLL] * len(waiting))
 
     def _take(self) -> list[Waiting]:
         self._next_poll = None
         waiting, self._waiting = self._waiting, []
-        return [each for each in waiting if not each.answer.done()]  # Not of those who were stopped meanwhile.
+        return [each for each in waiting if not each.answer.done()]  # Not for callers that were stopped meanwhile.
 
     def _together(self, makes: Sequence[Make]) -> Operation[list[Any]]:
         operations = [make() for make in makes]
         if self._database.dialect == "postgres":
-            yield BEGIN  # On SQLite it would keep others from writing, and saves nothing.
+            yield BEGIN  # On SQLite it would block other writers, and saves nothing.
         answers: list[Any] = []
         for operation in operations:
             answer = yield from operation

@@ -1,4 +1,4 @@
-"""Removing finished tasks when their time is up.  Any worker does it, one at a time; there is no leader."""
+"""Removing finished tasks after their retention.  Any worker does it, one at a time; there is no leader."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tasklib.worker.upkeep.service import Periodic
 
 EVERY_SECONDS = 30.0
 TURN_SECONDS = 60.0
-"""How long a worker that dies while it sweeps keeps the others from it."""
+"""How long the others wait for a worker that may have died during its sweep."""
 REST = 29.0
-"""It pauses so many times as long as each page took: it uses about 3 % of one connection's time."""
+"""The pause after each page, as a multiple of the time it took: a sweep uses about 3 % of one connection's time."""
 
 log = logging.getLogger("tasklib.worker")
 
@@ -28,7 +28,7 @@ class RetentionService(Periodic):
         self._rules = rules
 
     async def step(self) -> None:
-        """Sweep all rows that can be old enough once, unless another worker does."""
+        """Sweep all rows that may be old enough, once, unless another worker does."""
         deleted = 0
         while (swept := await self.sweep_page()) is not None:
             deleted += swept.deleted

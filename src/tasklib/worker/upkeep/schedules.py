@@ -14,22 +14,22 @@ from tasklib.worker.upkeep.poll_batch import PollBatch
 from tasklib.worker.upkeep.service import Periodic
 
 LOOK_SECONDS = 15.0
-"""How long the scheduler sleeps at most, unless workers poll less often: a schedule made elsewhere, of which no
-notification came, is seen then."""
+"""How long the scheduler sleeps at most, unless workers poll less often: a new schedule whose notification was lost is
+seen then."""
 UNSURE_SECONDS = 1.0
 
 log = logging.getLogger("tasklib.worker")
 
 
 class Scheduler(Periodic):
-    """Sleeps until the next tick, and makes its task."""
+    """Sleeps until the next tick, and submits its task."""
 
     def __init__(self, queue: TaskQueue, poll_batch: PollBatch) -> None:
         super().__init__(queue, max(LOOK_SECONDS, queue.config.poll_interval_seconds))
         self._queue = queue
         self._poll_batch = poll_batch
         self._is_urgent = True
-        """Whether there may be a tick: if not, the next look can wait for a poll."""
+        """Whether a tick may be due: if not, the next look can wait for a poll."""
         self._plans = list(queue.declared_schedules)
         self._known_tasks = list(queue.registry.names())
         self._declared = False
@@ -40,7 +40,7 @@ class Scheduler(Periodic):
         self._later: Timer | None = None
 
     def changed(self, *, surely: bool) -> None:
-        """Look again: now if a schedule was made or changed, and if that is not sure, not more than once a second."""
+        """Look again: now if a schedule was created or changed; at most once a second if that is uncertain."""
         self._is_urgent |= surely
         wait = 0.0 if surely else self._looked + UNSURE_SECONDS - self.timing.monotonic()
         if wait <= 0:
@@ -59,7 +59,7 @@ class Scheduler(Periodic):
         await super().stop()
 
     async def rest(self) -> None:
-        """Until the next tick, or a change."""
+        """Return at the next tick, or after a change."""
         await self.timing.wait(self._changed, self.pause())
         self._changed.clear()
 
@@ -70,7 +70,7 @@ class Scheduler(Periodic):
         return self.interval if self._next_look is None else min(max(self._next_look, 0.0), self.interval)
 
     async def step(self) -> None:
-        """Make the tasks whose ticks have come; the first time, declare what the code declares."""
+        """Submit the tasks of ticks that are due; the first time, store the schedules that the code declares."""
         if not self._declared:
             declared_at = await self.database.arun(lambda: read_clock())
             await self.database.arun(lambda: schedules.declare_schedules(self._plans, self._known_tasks, declared_at))

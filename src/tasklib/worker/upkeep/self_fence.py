@@ -12,16 +12,17 @@ from tasklib.worker.upkeep.service import Periodic
 
 STOP_CLAIMING = 2 / 3
 GIVE_UP = 0.9
-"""Parts of the worker timeout without a heartbeat after which no more is claimed, and what runs is ended."""
+"""The parts of the worker timeout without a heartbeat after which claiming stops, and after which running work is
+ended."""
 LOOKS = 20
-"""How often per worker timeout it is looked for more to end, once it is time for that."""
+"""How often per worker timeout to look for more work to end, once that time has come."""
 SHORTEST_PAUSE_SECONDS = 0.01
 
 log = logging.getLogger("tasklib.worker")
 
 
 class SelfFence(Periodic):
-    """Gives up what is held when the heartbeat has not arrived for almost as long as others wait."""
+    """Ends the worker's own tasks when no heartbeat has arrived for almost the worker timeout."""
 
     def __init__(self, queue: TaskQueue, runner: Runner, heartbeat: Heartbeat) -> None:
         self._timeout = queue.config.worker_timeout_seconds
@@ -35,14 +36,15 @@ class SelfFence(Periodic):
         return self._heartbeat.silence < STOP_CLAIMING
 
     def pause(self) -> float:
-        """Seconds until it may be time; a timer of its own, since everything else may be waiting for the database."""
+        """Seconds until work may have to be ended; a separate timer, since everything else may be waiting for the
+        database."""
         left = (GIVE_UP - self._heartbeat.silence) * self._timeout
         return max(left, SHORTEST_PAUSE_SECONDS) if left > 0 else self.interval
 
     async def step(self) -> None:
-        """End everything that can be ended if it is time.
+        """End everything that can be ended, once the time has come.
 
-        Each end is recorded as given back once the database answers, if by then the task is still ours.  A thread
+        Each is recorded as released once the database answers, if the task is still ours by then.  A thread
         cannot be ended; it goes on, and the database decides whether its result counts.
         """
         if self._heartbeat.silence < GIVE_UP:

@@ -10,19 +10,20 @@ from abc import ABC, abstractmethod
 from tasklib.core.calls.own_tasks import own_task
 from tasklib.errors import TaskLibError
 from tasklib.queue import TaskQueue
-from tasklib.worker.control import Calls
+from tasklib.worker.control import WorkflowSignals
 
 log = logging.getLogger("tasklib.worker")
 
 
 OVERDUE = 1.2
-"""The part of an interval after which somebody else's look is missed: no later than an own step may be."""
+"""The part of an interval after which the claimer's look is overdue, and the service looks itself."""
 SHORTEST_SECONDS = 0.001
-"""Less is not worth a wait."""
+"""A shorter wait is not worth it."""
 
 
 class Periodic(ABC):
-    """Repeats `step` every `interval` seconds, give or take a fifth, so that many workers do not do it in step."""
+    """Repeats `step` every `interval` seconds, give or take a fifth, so that many workers do not act at the same
+    moment."""
 
     def __init__(self, queue: TaskQueue, interval: float) -> None:
         self.database = queue.database
@@ -32,7 +33,7 @@ class Periodic(ABC):
         self._failing = False
 
     def start(self) -> None:
-        """Begin; the first step comes after one interval."""
+        """Start; the first step comes after one interval."""
         self._loop = own_task(self._repeat())
 
     async def stop(self) -> None:
@@ -43,7 +44,7 @@ class Periodic(ABC):
 
     @abstractmethod
     async def step(self) -> None:
-        """Do it once."""
+        """Do the service's work once."""
 
     def pause(self) -> float:
         """Seconds until the next step."""
@@ -66,24 +67,24 @@ class Periodic(ABC):
                 self._failing = True
 
 
-class OnCall(Periodic):
-    """Steps when it is called, and looks for itself only while nobody looks for it: an idle claimer does."""
+class OnSignal(Periodic):
+    """Steps after a signal; looks for work itself only while no idle claimer does."""
 
-    def __init__(self, queue: TaskQueue, calls: Calls, call: asyncio.Event) -> None:
+    def __init__(self, queue: TaskQueue, signals: WorkflowSignals, signal: asyncio.Event) -> None:
         super().__init__(queue, queue.config.poll_interval_seconds)
-        self._calls = calls
-        self._call = call
+        self._signals = signals
+        self._signal = signal
 
     async def rest(self) -> None:
-        """Return when it is called, or nobody has looked for an interval."""
-        await self.called()
-        self._call.clear()
+        """Return after a signal, or when the claimer has not looked for an interval."""
+        await self.signalled()
+        self._signal.clear()
 
-    async def called(self) -> bool:
-        """The same, and whether it was called."""
-        if await self.timing.wait(self._call, self.pause()):
+    async def signalled(self) -> bool:
+        """The same; returns whether there was a signal."""
+        if await self.timing.wait(self._signal, self.pause()):
             return True
-        while (left := OVERDUE * self.interval - self._calls.seconds_since_look) > SHORTEST_SECONDS:
-            if await self.timing.wait(self._call, left):
+        while (left := OVERDUE * self.interval - self._signals.seconds_since_look) > SHORTEST_SECONDS:
+            if await self.timing.wait(self._signal, left):
                 return True
         return False

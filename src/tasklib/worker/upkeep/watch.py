@@ -1,4 +1,4 @@
-"""Watching what is held: its leases, requests to cancel it, what was taken away or paused, progress to be written."""
+"""Watching held tasks: renewing leases, finding requests to cancel, tasks lost or paused, and writing progress."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tasklib.worker.execution.runner import Runner
 from tasklib.worker.upkeep.service import Periodic
 
 WATCH_SECONDS = 0.5
-"""How soon a request to cancel or a pause reaches what is held, and how often progress is written, at most."""
+"""The longest time until a cancel request or a pause reaches a held task, and between two writes of progress."""
 
 
 class LeaseRenewal(Periodic):
-    """Moves the lease of everything held forward, three times before it would end: nobody else may run it."""
+    """Renews the lease of everything held, three times before it would expire, so that no other worker takes it."""
 
     def __init__(self, queue: TaskQueue, runner: Runner) -> None:
         self._lease = queue.config.lock_timeout_seconds
@@ -23,7 +23,7 @@ class LeaseRenewal(Periodic):
         self._held = runner.held
 
     async def step(self) -> None:
-        """Renew once, and drop what is no longer this worker's."""
+        """Renew once, and drop tasks that are no longer this worker's."""
         held = [(task.id, task.version) for task in self._held.tasks()]
         if held:
             lost, _ = await self.database.arun(lambda: attempts.renew_leases(held, lease_seconds=self._lease))
@@ -31,7 +31,7 @@ class LeaseRenewal(Periodic):
 
 
 class RequestWatch(Periodic):
-    """Sees what shall be cancelled, was taken away or is paused meanwhile, and keeps the progress of tasks visible."""
+    """Finds held tasks that must be cancelled, were lost or are paused, and writes the progress of running ones."""
 
     def __init__(self, queue: TaskQueue, control: WorkerControl, runner: Runner) -> None:
         super().__init__(queue, WATCH_SECONDS)
@@ -40,7 +40,7 @@ class RequestWatch(Periodic):
         self._doubted: set[str] = set()
 
     async def rest(self) -> None:
-        """As any service; while nothing is held, until something is."""
+        """As in every service; while nothing is held, until something is."""
         held = self._runner.held
         if not (held.running or held.waiting or self._runner.notes):
             self._control.has_claimed.clear()
@@ -58,8 +58,8 @@ class RequestWatch(Periodic):
         ]
         if running:
             lost, cancelled = await self.database.arun(lambda: attempts.find_cancel_requests(running))
-            # A transactional task runs no more the moment it commits, a little before its thread reports that: only
-            # what was missing at the last look too is dropped.
+            # A transactional task is no longer running once it commits, a little before its thread reports that: only
+            # tasks that were missing at the last look too are dropped.
             held.drop(lost & self._doubted)
             self._doubted = lost
             for attempt in [each for task_id, each in held.running.items() if task_id in cancelled]:

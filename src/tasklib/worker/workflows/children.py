@@ -1,4 +1,4 @@
-"""The logic of children: stored once, waited for without a slot, and what became of them."""
+"""The logic of children: they are stored once and waited for without a slot, and their results are returned."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tasklib.worker.workflows.records import ValueType, digest_of, return_annota
 from tasklib.worker.workflows.undo import undo_of
 
 CHUNK: Final = 1000
-"""Children that are stored at once."""
+"""How many children one request stores."""
 
 
 class ChildLogic(History):
@@ -174,12 +174,12 @@ class ChildLogic(History):
 
 
 def patience(key: str, seconds: float | None) -> dict[str, Any]:
-    """How long an open step is waited for if it was opened again."""
+    """How long to wait for an open step that was opened again."""
     return {"patience": {"key": key, "seconds": seconds}}
 
 
 def not_completed(key: str, error: Mapping[str, Any]) -> Exception:
-    """Why the children did not end as they should."""
+    """The error for children that did not complete."""
     if error.get("type") == "WaitTimeout":
         return WaitTimeout(None, 0.0, "waiting", step=key)
     child = error.get("child")

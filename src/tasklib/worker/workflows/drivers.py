@@ -1,4 +1,4 @@
-"""Carrying out what the logic of a workflow asks for: awaiting in a coroutine, blocking in a plain function."""
+"""Drivers that carry out the effects of a workflow's logic: awaiting in a coroutine, blocking in a plain function."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from tasklib.worker.workflows.journal import StepJournal
 from tasklib.worker.workflows.step_threads import call_within, start_thread
 
 ROUNDS: Final = 8
-"""Turns of the event loop in which another branch of the function may begin a step before all of it is suspended."""
+"""Turns of the event loop in which another branch of the function may start a step before the function is suspended."""
 ANEW: Final = Park("sleep", "", 0.0)
-"""The end of an attempt that begins anew at once."""
+"""The ending of an attempt that starts over at once."""
 PUT_OFF_SECONDS: Final = 1.0
-"""About how long an attempt is put off whose step could not begin its transaction."""
+"""About how long an attempt is postponed whose step could not begin its transaction."""
 
 
 Around: TypeAlias = Callable[[StepContext], AbstractContextManager[Any]]
-"""The blocks in which a step runs."""
+"""Context managers around each step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,12 @@ class Conditions:
     timing: Timing
     middleware: Sequence[Middleware] = ()
     restarts: bool = False
-    """Whether the function begins anew after every step that was recorded: for tests, which find out what of it is not
-    the same each time."""
+    """Whether the function starts over after every recorded step: for tests that look for code that is not
+    deterministic."""
 
 
 class _Workflow:
-    """The part that both have: each call of the context becomes logic, which is driven."""
+    """What both drivers share: each call of the context creates a generator of the logic, which the driver runs."""
 
     def __init__(
         self, engine: Engine, journal: StepJournal, database: Callable[[], Database], conditions: Conditions
@@ -65,7 +65,7 @@ class _Workflow:
         self._restarts = conditions.restarts
 
     def step(self, options: StepOptions, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Run the function once, and remember what it returned."""
+        """Run the function once, and record its result."""
         return self._drive("step", self.engine.step(options, function, args, kwargs))
 
     def sleep(self, options: StepOptions, seconds: float | timedelta | None, until: datetime | None) -> Any:
@@ -103,7 +103,7 @@ class _Workflow:
         return self._drive("spend", self.engine.spend(options, budget, cost))
 
     def close_forgotten(self) -> str | None:
-        """The name of a call that was made and never carried out; only an awaiting one can be."""
+        """The name of a call that was made and never awaited; in a blocking workflow there is none."""
         return None
 
     def _drive(self, name: str, logic: Logic[T]) -> Any:
@@ -113,7 +113,7 @@ class _Workflow:
         return StepContext(self.engine.context, call.key)
 
     def _is_new_record(self, effect: Effect) -> bool:
-        """Whether it records a step that has ended: in a test, the function then begins anew."""
+        """Whether the effect records a step that has ended: with `restarts` the function then starts over."""
         if not self._restarts:
             return False
         return isinstance(effect, Transact) or (
@@ -122,21 +122,20 @@ class _Workflow:
 
 
 class AwaitingWorkflow(_Workflow):
-    """For coroutines: calls give awaitables, and waits of several branches end the attempt together."""
+    """For coroutines: calls return awaitables, and the attempt is suspended once every branch waits."""
 
     def __init__(
         self, engine: Engine, journal: StepJournal, database: Callable[[], Database], conditions: Conditions
     ) -> None:
         super().__init__(engine, journal, database, conditions)
         self._active = 0
-        """Calls that are awaited and do not wait for anything that comes later."""
+        """How many calls are being awaited that are not suspended."""
         self._parked: list[tuple[Park, asyncio.Future[None]]] = []
         self._not_begun: dict[Logic[Any], tuple[str, Coroutine[Any, Any, Any]]] = {}
 
     def close_forgotten(self) -> str | None:
-        """The name of a call that was made and never awaited: nothing of it has happened, and nothing will.
-
-        One that was cancelled before it began is closed by now.
+        """The name of a call that was made and never awaited, and so did nothing.  One that was cancelled before it
+        started is closed by now.
         """
         calls = [
             each for each in self._not_begun.values() if inspect.getcoroutinestate(each[1]) == inspect.CORO_CREATED
@@ -245,7 +244,8 @@ class AwaitingWorkflow(_Workflow):
             self._parked.remove(entry)
 
     def _consider(self) -> None:
-        """Suspend the function if all it awaits of us are waits; other branches have some turns to begin a step."""
+        """Suspend the function if everything it awaits of the workflow is a wait, after giving other branches some
+        turns to start a step."""
         if not self._active and self._parked and self.engine.suspension is None:
             asyncio.get_running_loop().call_soon(self._settle, ROUNDS)
 
@@ -349,7 +349,7 @@ def transact_blocking(database: Database, context: StepContext, effect: Transact
 
 
 async def transact_awaiting(database: Database, context: StepContext, effect: Transact, around: Around) -> None:
-    """The same for a coroutine function."""
+    """Run the step of a coroutine function in a transaction whose last statement records it."""
     begun = False
     try:
         async with database.atransaction() as transaction:
@@ -367,7 +367,7 @@ def _not_begun(error: Exception) -> Snooze:
 
 @contextmanager
 def joined(context: TaskContext, database: Database, transaction: Transaction) -> Generator[None]:
-    """Run the function inside the transaction; what it leaves behind has no part in it any more."""
+    """Let the function use the transaction inside the block; code that outlives the block no longer can."""
     context.join(database, transaction.connection)
     try:
         with activate(context):

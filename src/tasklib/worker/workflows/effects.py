@@ -1,4 +1,4 @@
-"""What the logic of a workflow asks for: requests to the journal, calls of the user's functions, rests and waits.
+"""The effects that a workflow's logic yields: requests to the journal, calls of the user's functions, rests and waits.
 
 The logic is written once, as generators that yield these; a driver carries them out, blocking or awaiting.
 """
@@ -56,7 +56,7 @@ class Park:
     key: str
     seconds: float | None
     fillable: bool = False
-    """Whether somebody else may fill the step."""
+    """Whether another process may fill the step, as with an event."""
 
 
 Effect: TypeAlias = Ask | Call | Transact | Rest | Park

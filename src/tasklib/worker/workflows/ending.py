@@ -22,10 +22,10 @@ def decided(
     workflow: AwaitingWorkflow | BlockingWorkflow | None,
     error: BaseException | None = None,
 ) -> Ending | None:
-    """The ending that was decided before the function ended, or that its code decides; None if neither.
+    """The ending that the workflow decides, whatever the function returned or raised; None if it decides none.
 
-    A workflow that waits is suspended, whatever its function has made of that.  One whose code does not fit what is
-    recorded is parked: it has failed in nothing, and other code or a person resumes it.
+    A workflow that waits is suspended, even if its function caught that.  One whose code does not match the recorded
+    steps is parked: it has not failed, and new code or a person resumes it.
     """
     mismatch: BaseException | None = None
     if workflow is not None:
@@ -43,7 +43,7 @@ def decided(
 
 
 def refuse_forgotten(workflow: AwaitingWorkflow | BlockingWorkflow | None) -> None:
-    """Abort if a function has returned with calls of its context that it never awaited: they have done nothing."""
+    """Abort if a function has returned without awaiting a call of its context: that call did nothing."""
     name = None if workflow is None else workflow.close_forgotten()
     if name is not None:
         raise Abort(
@@ -53,7 +53,7 @@ def refuse_forgotten(workflow: AwaitingWorkflow | BlockingWorkflow | None) -> No
 
 
 def deciding(task: ClaimedTask, error: BaseException) -> BaseException:
-    """The error that decides how the attempt ends: a restart that cannot be is a failure for good."""
+    """The error that decides how the attempt ends: a restart that is not possible becomes a final failure."""
     if not isinstance(error, Restart):
         return error
     if error.name != task.name:
@@ -67,6 +67,6 @@ def deciding(task: ClaimedTask, error: BaseException) -> BaseException:
 
 
 def with_failed_step(ending: Ending, error: BaseException) -> Ending:
-    """The ending, with the step whose failure it is: the next attempt runs that step again."""
+    """The ending together with the step that caused the failure: the next attempt runs that step again."""
     key = failed_step(error)
     return ending if key is None else replace(ending, reopen=key)

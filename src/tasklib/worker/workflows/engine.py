@@ -1,7 +1,7 @@
-"""One run of a workflow's function: what it asks for, and how the run ends.
+"""The engine of one run of a workflow's function: all its logic, and how the run ends.
 
-Everything here is logic without I/O, written as generators (`effects.py`); `drivers.py` carries it out.  A request
-gives its key when the call is made, not when it is awaited.
+Everything here is logic without I/O, written as generators (`effects.py`); `drivers.py` carries it out.  A call gets
+its key when it is made, not when it is awaited.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from tasklib.worker.workflows.waits import WaitLogic
 
 
 class Engine(StepLogic, WaitLogic, FlowLogic):
-    """The state of one attempt at a workflow, with everything that its function may ask for."""
+    """The state of one attempt at a workflow, with the logic of every call that its function can make."""
 
     def suspend(self, parked: Sequence[Park]) -> None:
-        """Decide that the attempt ends in these waits; the first deadline counts."""
+        """Decide that the attempt is suspended for these waits; the earliest deadline counts."""
         deadlines = [each.seconds for each in parked if each.seconds is not None]
         self.suspension = Ending.suspend(
             self.task.id,

@@ -1,4 +1,4 @@
-"""What one run of a workflow knows: which call is which step, and what is recorded of it already."""
+"""The history of a workflow as one run sees it: which call is which step, and what is recorded for it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tasklib.worker.workflows.effects import Ask, Logic
 from tasklib.worker.workflows.records import Record
 
 SHOWN_CHARACTERS: Final = 2000
-"""How much of a question, and of what a task waits for, is kept."""
+"""How much of a question, and of the reason for a wait, is stored."""
 MOST_STEPS: Final = 10_000
-"""Steps that one run may have; `restart` begins anew."""
+"""How many steps one run may have; `restart` starts over."""
 
 
 class History:
-    """Keys that this run has given, and the records that it and earlier runs have made."""
+    """The keys that this run has assigned, and the records of this and earlier runs."""
 
     def __init__(
         self,
@@ -54,14 +54,14 @@ class History:
         self._highest = 0
         """The highest number of a step that earlier runs have recorded."""
         self.suspension: Ending | None = None
-        """How the attempt ends, once that is decided: whatever the function does after it is ignored."""
+        """How the attempt ends, once that is decided; whatever the function does afterwards is ignored."""
         self.mismatch: NonDeterminism | None = None
         self._lock = threading.Lock()
         self.database: Callable[[], Database] | None = None
         """Where results of children are read; set by the driver."""
 
     def _to_show(self, text: str) -> str:
-        """A text for lists and logs: without the task's secrets, and bounded, because the arguments may be in it."""
+        """A text for lists and logs: redacted and bounded, because it may contain arguments."""
         return bounded(self.context.hide.text(text) or "", SHOWN_CHARACTERS)
 
     # --- Keys.
@@ -112,7 +112,7 @@ class History:
     # --- Records.
 
     def _find(self, key: str, kind: str, digest: str | None) -> Logic[Record | None]:
-        """What is recorded under the key; if the code asks for something else, the task is parked."""
+        """The record under the key; if the code asks for another kind of step, the task is parked."""
         if self._records is None:
             answer = yield Ask("load")
             self._loaded_at = self._timing.monotonic()
@@ -132,23 +132,23 @@ class History:
         return found
 
     def _mismatch(self, key: str, recorded: str, asked: str) -> NonDeterminism:
-        """Whatever the function makes of it, the attempt ends here."""
+        """Park the task because its code does not match the record, even if the function catches the error."""
         self.mismatch = NonDeterminism(key, recorded, asked)
         return self.mismatch
 
     def _is_repeated(self, key: str) -> bool:
-        """Whether it is one of several of a name that only their order tells apart."""
+        """Whether it is one of several steps with the same name that differ only in their order."""
         assert self._records is not None
         name, mark, count = key.rpartition("#")
         return bool(mark and name and count.isdigit() and ":" not in name) or f"{key}#2" in self._records
 
     def _left(self, found: Record) -> float:
-        """Seconds until the step's moment."""
+        """Seconds until the step's deadline."""
         return 0.0 if found.left is None else found.left - (self._timing.monotonic() - self._loaded_at)
 
     def _row(self, key: str, number: int, kind: str, digest: str | None, tries: int) -> dict[str, Any]:
         if number <= self._highest:
-            number += self._highest  # Code that was changed comes to it after what is recorded.
+            number += self._highest  # Changed code reaches it only after the recorded steps.
         return {"key": key, "number": number, "kind": kind, "state": "open", "digest": digest, "tries": tries}
 
     def _record(self, row: dict[str, Any], started: float) -> Logic[None]:
@@ -169,7 +169,7 @@ class History:
         record.has_undo = row.get("undo") is not None or (before is not None and before.has_undo)
         self.task.marks |= HAS_STEPS | (HAS_UNDOS if record.has_undo else 0)
         if row["state"] == "done":
-            self.task.retry_count = 0  # Progress starts the retries anew, here as in the table.
+            self.task.retry_count = 0  # Progress resets the retries, here as in the table.
 
 
 def _caller() -> object:

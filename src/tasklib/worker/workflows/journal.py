@@ -1,4 +1,4 @@
-"""Where the steps of a worker's tasks are recorded: a lone one at once, many together, each fenced by its claim."""
+"""Recording the steps of a worker's tasks: a single one at once, many in one statement, each fenced by its claim."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ log = logging.getLogger("tasklib.worker")
 
 
 class StepJournal(Protocol):
-    """What a workflow asks for records: the worker's database, or the worker over a pipe."""
+    """Where a workflow's requests go: to the worker's database, or from a child process to its worker over a pipe."""
 
     async def ask(self, task: ClaimedTask, request: Ask) -> Any:
-        """The answer, awaited."""
+        """Await the answer."""
         ...
 
     def ask_blocking(self, task: ClaimedTask, request: Ask) -> Any:
-        """The answer, blocking this thread, which runs no event loop."""
+        """Wait for the answer, blocking this thread, which runs no event loop."""
         ...
 
 
@@ -55,16 +55,16 @@ REQUESTS: Final[Mapping[str, Callable[..., Operation[Any]]]] = {
     "spend": lambda task, step, name, cost: budgets.spend(task.id, task.version, step, name, cost),
     "now": lambda task: steps_.read_time(),
 }
-"""What can be asked beside recording, with JSON parameters, so that child processes can ask too."""
+"""The requests other than recording; their parameters are JSON, so that child processes can send them too."""
 
 
 class Recording(NamedTuple):
-    """A step to record, and who waits for that."""
+    """A step to record, and the future that waits for it."""
 
     step: dict[str, Any]
     recorded: asyncio.Future[bool]
     marked: bool
-    """Whether the task's row says already all that the step says about the task."""
+    """Whether the task's row is already marked, so that recording the step need not change it."""
 
 
 class Journal:
@@ -80,7 +80,7 @@ class Journal:
         """The worker's event loop, where threads ask."""
 
     async def ask(self, task: ClaimedTask, request: Ask) -> Any:
-        """The answer; asked again for as long as the database is away."""
+        """The answer; the request is repeated while the database is away."""
         if request.name == "record":
             return await self._record(task, dict(request.params))
         make = REQUESTS[request.name]
@@ -94,7 +94,7 @@ class Journal:
         return answer
 
     def ask_blocking(self, task: ClaimedTask, request: Ask) -> Any:
-        """The same for a thread: the worker's event loop asks."""
+        """The same for a thread: the request runs on the worker's event loop."""
         assert self.loop is not None
         answer: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
@@ -104,7 +104,7 @@ class Journal:
             except BaseException as error:  # noqa: BLE001  the thread gets it
                 answer.set_exception(error)
 
-        # In no task's variables: what is begun here is the worker's own.
+        # In an empty context: what is started here belongs to the worker and not to a task.
         context = contextvars.Context()
         self.loop.call_soon_threadsafe(lambda: self._begin(answering()), context=context)
         return answer.result()
@@ -154,7 +154,7 @@ class Journal:
                 recorded.set_result((step["task_id"], step["key"]) not in refused)
 
     async def _persist(self, make: Callable[[], Operation[T]]) -> T:
-        """The answer of the database, however long it is away: repeating is harmless, because every write is fenced."""
+        """The database's answer, retrying while it is away: repeating is harmless, because every write is fenced."""
         failures = 0
         while True:
             try:

@@ -1,4 +1,4 @@
-"""The journal of a workflow in a child process: its worker asks the database, over their pipe."""
+"""The journal of a workflow in a child process: requests go over the pipe to the worker, which asks the database."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tasklib.worker.workflows.effects import Ask
 
 
 class PipeJournal:
-    """Asks the worker; usable from any thread of the child."""
+    """Sends requests to the worker; usable from any thread of the child."""
 
     _numbers = itertools.count(1)
 
@@ -24,7 +24,7 @@ class PipeJournal:
         self._inbox = inbox
 
     async def ask(self, task: ClaimedTask, request: Ask) -> Any:
-        """The answer, awaited: a thread waits for it, so that other coroutines go on."""
+        """Await the answer; a thread waits for it, so that other coroutines can run."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
 

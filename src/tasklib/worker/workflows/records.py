@@ -1,4 +1,4 @@
-"""Recorded steps, and the values in them: as JSON, and as the types that the code says."""
+"""Recorded steps and their values: as JSON, and as the types that the code declares."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Record:
     error: Mapping[str, str] | None = None
     tries: int = 0
     left: float | None = None
-    """Seconds left until its moment, when it was loaded."""
+    """Seconds until its deadline, as of when it was loaded."""
     note: str | None = None
     has_undo: bool = False
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Record:
-        """From what the journal answers."""
+        """The record from a row of the journal's answer."""
         return cls(**{name: data[name] for name in cls.__slots__})
 
 
@@ -59,7 +59,7 @@ class ValueType:
         self._compiled = None if annotation in (Any, inspect.Parameter.empty) else _compiled(what, annotation)
 
     def schema(self) -> Mapping[str, Any]:
-        """What a value must look like, as JSON Schema; anything goes without an annotation."""
+        """The JSON Schema of a value; it accepts everything without an annotation."""
         if self._annotation in (Any, inspect.Parameter.empty):
             return {}
         from pydantic import TypeAdapter
@@ -68,7 +68,8 @@ class ValueType:
         return found
 
     def write(self, value: Any) -> str:
-        """The value as JSON text; what cannot be stored is a ResultError, and so is a secret, which would be lost."""
+        """The value as JSON text; ResultError for what cannot be stored, and for a secret, of which only a mask would
+        remain."""
         given = value
         if self._compiled is not None:
             try:
@@ -98,7 +99,7 @@ class ValueType:
             raise ResultError(f"the value of {self._what} does not fit its type: {error}; {self._remedy}") from error
 
     def passed_through(self, value: Any) -> tuple[str, Any]:
-        """The value as JSON text, and as the code sees it, live and replayed alike."""
+        """The value as JSON text, and as the code sees it, both in the first run and in a replay."""
         text = self.write(value)
         return text, self.read(loads(text))
 
@@ -106,7 +107,7 @@ class ValueType:
 def _compiled(what: str, annotation: Any) -> Compiled:
     """The type as Pydantic compiles it, once for all steps of that type: it takes longer than to record a step."""
     with suppress(TypeError, TaskDefinitionError):  # it cannot be hashed, or the error below says for which step
-        # Its text too, because unions are equal in any order and not the same.
+        # Its text too, because unions compare equal in any order but do not convert alike.
         return _compiled_once(annotation, str(annotation))
     try:
         return compile_type(what, annotation)
@@ -120,7 +121,7 @@ def _compiled_once(annotation: Any, text: str) -> Compiled:
 
 
 def return_annotation(function: Callable[..., Any]) -> Any:
-    """What the function says that it returns; Any where it says nothing that can be resolved."""
+    """The function's return annotation; Any if there is none or it cannot be resolved."""
     target = underlying(function)
     with suppress(TypeError):  # no weak references to it, or no hash
         if (known := _RETURNS.get(target)) is not None:
@@ -135,7 +136,7 @@ def return_annotation(function: Callable[..., Any]) -> Any:
 
 
 _RETURNS: Final[WeakKeyDictionary[Callable[..., Any], Any]] = WeakKeyDictionary()
-"""What functions return, as long as they live: a step is asked for it each time."""
+"""A cache of return annotations while their functions live: every step needs one."""
 
 
 def digest_of(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:

@@ -1,7 +1,7 @@
-"""Running today's code against what a workflow has recorded, executing no step: where would it go on, and does it fit?
+"""Replaying a workflow's records with today's code, without running a step: does it match, and where would it continue?
 
-The function runs from the top, as after a crash.  Recorded steps give their values.  At the first thing that is not
-recorded it stops: a step to run, or something to wait for.
+The function runs from the top, as after a crash.  Recorded steps return their values.  It stops at the first call
+that is not recorded: a step to run, or something to wait for.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from tasklib.worker.workflows.engine import Engine
 from tasklib.worker.workflows.records import Record
 
 PATIENCE_SECONDS: Final = 30.0
-"""A coroutine that awaits something else than steps for so long is given up."""
+"""How long a coroutine may await something other than steps before the replay gives up."""
 ERROR_CHARACTERS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What came of running today's code against the records of one task."""
+    """The result of replaying the records of one task with today's code."""
 
     fits: bool
     key: str | None = None
-    """The step at which it differs, or at which it would go on."""
+    """The step at which it differs, or at which it would continue."""
     recorded: str | None = None
     """What is recorded there."""
     asked: str | None = None
     """What the code does there."""
     notes: Sequence[str] = ()
-    """What is allowed, and may be a surprise: other arguments, steps that are not used any more."""
+    """Differences that are allowed but may surprise: other arguments, steps that are no longer used."""
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What one replay has come across."""
+    """What one replay has seen: the keys asked for, where it stopped, and notes."""
 
     asked: set[str] = field(default_factory=set[str])
     frontier: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
@@ -57,7 +57,7 @@ class _Seen:
 
 
 class _ReplayEngine(Engine):
-    """The engine, which remembers which keys were asked for."""
+    """The engine, which also remembers the keys that were asked for."""
 
     seen: _Seen
 
@@ -67,7 +67,7 @@ class _ReplayEngine(Engine):
 
 
 class _NoJournal:
-    """Nothing is recorded: what would be is the end of the replay."""
+    """Answers from the recorded steps and records nothing: the first request that would record ends the replay."""
 
     def __init__(self, steps: Sequence[Mapping[str, Any]], seen: _Seen) -> None:
         self._steps = steps
@@ -75,7 +75,7 @@ class _NoJournal:
         self._groups = {_group(step): step["key"] for step in steps if _group(step) is not None}
 
     def answer(self, effect: Effect) -> tuple[bool, Any]:
-        """Whether the replay goes on, and with which answer."""
+        """Whether the replay continues, and with which answer."""
         match effect:
             case Ask("load"):
                 return True, self._steps
@@ -104,11 +104,11 @@ class _NoJournal:
         return str(params.get("key") or self._groups.get(params.get("group")) or "")
 
     async def ask(self, task: ClaimedTask, request: Ask) -> Any:
-        """Never called: the driver answers."""
+        """Never called: the replay's drivers use `answer`."""
         raise AssertionError(request.name)
 
     def ask_blocking(self, task: ClaimedTask, request: Ask) -> Any:
-        """Never called: the driver answers."""
+        """Never called: the replay's drivers use `answer`."""
         raise AssertionError(request.name)
 
 

@@ -11,7 +11,7 @@ from tasklib.errors import TaskTimeout
 
 
 def start_thread(call: Callable[[], Any], notify: Callable[[Any, BaseException | None], None]) -> None:
-    """Make the call in a thread of its own, in a copy of these variables; it keeps no program from ending."""
+    """Make the call in a new daemon thread, with a copy of the context variables."""
     variables = contextvars.copy_context()
 
     def work() -> None:
@@ -26,7 +26,7 @@ def start_thread(call: Callable[[], Any], notify: Callable[[Any, BaseException |
 
 
 def call_within(seconds: float, call: Callable[[], Any]) -> Any:
-    """The call's result; TaskTimeout after so many seconds, and the thread is left to itself."""
+    """The call's result; TaskTimeout after this many seconds, when the thread is abandoned."""
     ended = threading.Event()
     outcome: list[Any] = [None, None]
 

@@ -1,4 +1,4 @@
-"""The logic of a step: run once, tried again, recorded; alone, or in one commit with what it writes."""
+"""The logic of a step: run, retried and recorded, by itself or in one commit with the data it writes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tasklib.worker.workflows.records import ERROR_CHARACTERS, ValueType, digest
 from tasklib.worker.workflows.undo import undo_of
 
 SHORT_PAUSE: Final = 5.0
-"""A pause below so many seconds keeps its slot, before a step is tried again."""
+"""A shorter pause before a step's next try keeps the slot."""
 SIGNALS: Final = (Abort, Retry, Snooze, Restart, ResultError, ClaimLost)
-"""What a step may raise about the whole task: it is not recorded."""
+"""Exceptions of a step that concern the whole task, and are not recorded as the step's failure."""
 
 
 class StepLogic(History):
@@ -92,7 +92,7 @@ class StepLogic(History):
         except ClaimLost:
             raise
         except StorageError as error:
-            # It may be committed: the next attempt finds out.
+            # It may have been committed: the next attempt finds out.
             raise Retry(reason=f"the transaction of step {row['key']!r} was broken off: {error}") from error
         text, read = answer
         self._remember(row | {"state": "done", "value": loads(text)})
@@ -122,5 +122,5 @@ class StepLogic(History):
 
 
 def failed_step(error: BaseException) -> str | None:
-    """The key of the step whose failure this is, itself or as its cause."""
+    """The key of the step whose StepFailed this error is or was caused by."""
     return next((each.key for each in causes(error) if isinstance(each, StepFailed)), None)

@@ -12,7 +12,7 @@ from tasklib.submission.function import BoundTask
 
 
 def undo_of(options: StepOptions, priority: int) -> dict[str, Any] | None:
-    """The task that undoes a step as it is kept with the step, with ids for itself and for what it will wait for."""
+    """The undo task as stored with its step, with an id for itself and one for the group it will wait for."""
     if options.undo is None:
         return None
     if not isinstance(options.undo, BoundTask):
@@ -35,6 +35,6 @@ def undo_of(options: StepOptions, priority: int) -> dict[str, Any] | None:
 
 
 def refuse_undo(options: StepOptions, what: str) -> None:
-    """Waiting has no effects: there is nothing to undo."""
+    """Refuse `undo=` for a wait, which has no effects to undo."""
     if options.undo is not None:
         raise ConfigurationError(f"undo= is for steps and children; {what} has nothing to undo")

@@ -19,9 +19,9 @@ from tasklib.worker.workflows.records import ValueType, digest_of
 from tasklib.worker.workflows.undo import refuse_undo
 
 SHORT_SLEEP: Final = 1.0
-"""A sleep below so many seconds keeps its slot: to give it up would take longer."""
+"""A shorter sleep keeps its slot: giving it up would take longer."""
 LONGEST_SPREAD: Final = 10.0
-"""Seconds over which those who are short of a budget again and again come back at most."""
+"""The longest random delay, in seconds, of tasks that find a budget short again and again."""
 
 
 class WaitLogic(History):
@@ -101,7 +101,8 @@ class WaitLogic(History):
         kind = "wait" if question is None else "ask"
         found = yield from self._find(key, kind, None)
         if found is None:
-            # First the open step, committed; then a look for the event: whoever emits it now finds the one or is found.
+            # Commit the open step first, then look for the event: one that is emitted meanwhile either finds the step
+            # or is found here.
             row = self._row(key, number, kind, None, 0) | {"until_in": seconds, "ask": question}
             awaited = list(events) if question is None else []
             yield Ask("open_wait", {"step": self._finished(row, self._timing.monotonic()), "events": awaited})
@@ -138,7 +139,8 @@ class WaitLogic(History):
             if answer["state"] == "done":
                 return
             if answer["seconds"] >= SHORT_SLEEP or rested:
-                # Many may wait for the same tokens: who was short before comes back later, and not with all others.
+                # Many may wait for the same tokens: a task that was short before comes back later, spread out from the
+                # others.
                 spread = min(LONGEST_SPREAD, 2.0 ** min(tries, 20) * cost / answer["rate"]) if tries else 0.0
                 yield Park(f"budget {budget}", key, answer["seconds"] + random.uniform(0.0, spread))
             yield Rest(answer["seconds"])

@@ -1,7 +1,7 @@
 """One child process, in its worker: it runs the tasks it is sent, and can be ended at any time.
 
-It runs one task at a time.  While tasks take next to no time, some more are sent ahead, so that neither process has to
-be woken for each.  When one takes longer than expected, those behind it are recalled and run elsewhere.
+It runs one task at a time.  Very short tasks are sent several at a time, so that neither process has to be woken for
+each.  When one takes longer than expected, those behind it are recalled and run elsewhere.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ LOAD_SECONDS = 60.0
 STOP_SECONDS = 5.0
 """How long the shutdown hooks of an idle child may take."""
 LOADS = 3
-"""How many children may die of whatever before they have loaded a task, until that is the task's failure."""
+"""How many children may die, for any reason, while they load a task, before the task fails."""
 RECALL_SECONDS = 0.05
 """How long one task may keep those that were sent behind it waiting."""
 MANY = 16
 """With so many tasks still ahead of it, a child's answers are read together, and not each as it arrives."""
 READ_SECONDS = 0.001
-"""How long the answers wait then."""
+"""How long answers wait to be read together."""
 
 
 @dataclass(eq=False, slots=True)
@@ -55,9 +55,9 @@ class Job:
     memory_limit_mb: int | None
     address: Address = field(init=False)
     child: Child | None = None
-    """Where it is."""
+    """The child that has it."""
     loads: int = 0
-    """How many children have begun to load it."""
+    """How many children have started to load it."""
     is_ending: bool = False
 
     @property
@@ -70,19 +70,20 @@ class ChildOwner(Protocol):
     """The executor that gives a child its jobs."""
 
     def freed(self, child: Child) -> None:
-        """It has nothing to do."""
+        """Called when the child is idle."""
 
     def returned(self, job: Job) -> None:
-        """A job was not begun, and must run in another child."""
+        """Called for a job that was not started and must run in another child."""
 
     def completed(self, ends: Sequence[tuple[Job, Completion]]) -> None:
-        """Jobs have ended in success, each once."""
+        """Called with jobs that have succeeded, each once."""
 
     def over(self, job: Job, result: Any) -> None:
-        """A job has ended, once: with its Completion or Ending, COMMITTED, an exception, or None if it was ended."""
+        """Called once when a job has ended: with its Completion or Ending, COMMITTED, an exception, or None if we ended
+        it."""
 
     def ended(self, child: Child) -> None:
-        """It has ended."""
+        """Called when the child has ended."""
 
 
 class Child:
@@ -96,13 +97,13 @@ class Child:
     ) -> None:
         self.memory_limit_mb: int | None = introduction["memory_limit_mb"]
         self.jobs: deque[Job] = deque()
-        """The task it runs, and those it was given ahead."""
+        """The task it runs, and those sent ahead."""
         self.tasks = 0
         """How many tasks it has been given."""
         self.leaving = False
-        """Whether it will be given no more."""
+        """Whether it gets no more tasks."""
         self.recalled = False
-        """Whether it was asked to return what it has not begun."""
+        """Whether it was asked to return tasks it has not started."""
         self.loaded: set[str] = set()
         """The names of the tasks it has loaded."""
         self._is_ending = False
@@ -138,11 +139,11 @@ class Child:
 
     @property
     def is_behind(self) -> bool:
-        """Whether it has not been sent yet what it was given: large arguments are not sent ahead without bound."""
+        """Whether some of its jobs are still to be sent: large arguments are not sent ahead without bound."""
         return self._channel.is_full
 
     def run(self, job: Job) -> None:
-        """Give it a task; ahead of its turn only one that it has loaded."""
+        """Give it a task; while it is busy, only one whose function it has loaded."""
         job.child = self
         self.tasks += 1
         self.jobs.append(job)
@@ -150,18 +151,18 @@ class Child:
             self._begin(job)
         elif self._recall_timer is None:
             self._recall_timer = self._loop.call_later(RECALL_SECONDS, self._check_waiting, self.jobs[0])
-        # Where it is found and how it was declared is sent once.
+        # Its import path and its declaration are sent once.
         self._send([job.task.fields, job.task.claim, None if job.task.name in self.loaded else job.address])
 
     def end(self, job: Job) -> None:
-        """End a task: one that runs with the process and all it has started, one that waits when it is back."""
+        """End a task: a running one together with its process, a waiting one once it has been recalled."""
         if self.jobs and self.jobs[0] is job:
             self.end_running()
         else:
             self._recall()
 
     def end_running(self) -> None:
-        """End the process and all it has started: asked first, then killed."""
+        """End the process and everything it has started: SIGTERM first, then SIGKILL."""
         if not self._is_ending:
             self._is_ending = self.leaving = True
             self._signal(b"e")
@@ -177,8 +178,8 @@ class Child:
             self._after(STOP_SECONDS, self._process.kill)
 
     def _begin(self, job: Job) -> None:
-        """It is this job's turn."""
-        # Nothing is before it any more: from here on, also while it is loaded, it may do harm.
+        """Note that the child starts this job now."""
+        # From here on, while it is loaded too, its code may crash the process.
         job.runner.note_running(job.attempt)
         if job.is_ending:
             self.end_running()
@@ -189,7 +190,7 @@ class Child:
             self._after(LOAD_SECONDS, self._overdue)
 
     def _send(self, message: Any) -> None:
-        """Send it together with what else there is to send in this turn of the event loop."""
+        """Send a message together with all others of this turn of the event loop."""
         self._channel.put(message)
         if not self._is_sending:
             self._is_sending = True
@@ -218,7 +219,7 @@ class Child:
         if self._channel.is_closed:
             self._disconnect()
             self._process.look()
-            if not self.leaving:  # It is of no use any more.
+            if not self.leaving:  # The process is useless once its pipe is broken.
                 self.leaving = True
                 self._after(TERM_SECONDS, self._process.kill)
         elif len(self.jobs) >= MANY:
@@ -236,7 +237,7 @@ class Child:
         self._loop.remove_writer(self._channel)
 
     def _received(self, message: Any) -> None:
-        """It has sent a log record, or how its task goes."""
+        """Handle a message of the child: a log record, or news of its task."""
         if message[0] == "log":
             show(message[1])
             return
@@ -271,7 +272,7 @@ class Child:
                 pass  # about a task that has ended
 
     async def _answer(self, job: Job, number: int, request: Ask) -> None:
-        """Ask the worker's journal for a workflow there."""
+        """Answer a request of a workflow in the child, from the worker's journal."""
         try:
             answer = [True, await job.runner.journal.ask(job.task, request)]
         except ClaimLost as error:
@@ -282,19 +283,19 @@ class Child:
             self._send(["answer", number, *answer])
 
     def _begun(self, job: Job) -> None:
-        """Its function is called: from here on its time counts."""
+        """Note that the function is being called: its timeout starts now."""
         job.attempt.begin()
         job.attempt.limit_time()
 
     def _complete(self, text: str, started: float, ended: float) -> tuple[Job, Completion]:
-        """The task has ended in success: the next one's turn has come."""
+        """Note that the running task has succeeded, and that the next one starts."""
         job = self.jobs.popleft()
         job.child = None
         self._go_on()
         return job, completed(job.task, text, started, ended, job.attempt.progress)
 
     def _finish(self, result: Any) -> None:
-        """The task has ended: the next one's turn has come, or the process is free, or ends."""
+        """Note that the running task has ended: the next one starts, or the process becomes idle, or it ends."""
         job = self.jobs.popleft()
         job.child = None
         self._go_on()
@@ -326,7 +327,7 @@ class Child:
             self._signal(b"r")
 
     def _take_back(self, task_ids: Sequence[str]) -> None:
-        """These tasks were not begun, and will not be."""
+        """Take back tasks that the child has not started and will not start."""
         back = [job for job in self.jobs if job.task.id in task_ids]
         self.jobs = deque(job for job in self.jobs if job not in back)
         if back and not self.jobs:
@@ -343,7 +344,8 @@ class Child:
         self.end_running()
 
     def died(self, death: Death) -> None:
-        """The first of its tasks has died with it; the others have not begun, unless we have ended it."""
+        """Called when the process has died: its first task died with it, and the others were not started unless we
+        ended it."""
         self.leaving = True
         if not self._channel.is_closed:
             self._receive()  # What it had sent before it ended.
@@ -362,7 +364,7 @@ class Child:
             elif self._not_loaded is not None:
                 self._owner.over(job, self._not_loaded)
             elif self._is_ending:
-                # The one that was to end may have ended by itself, and the next one may have been hit instead.
+                # The task we meant to end may have ended by itself, and the next one may have been hit instead.
                 self._owner.over(job, Ending.release(job.task.id, job.task.version))
             elif position == 0 and (job.task.name in self.loaded or job.loads >= LOADS):
                 self._owner.over(job, self._cause(job, death))
@@ -383,7 +385,7 @@ class Child:
             self._lifeline.send(word)
 
     def _after(self, seconds: float | None, act: Callable[[], None] = lambda: None) -> None:
-        """Do something later, instead of what was to be done later until now."""
+        """Replace the timer: call this after so many seconds instead of what was scheduled before."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if seconds is None else self._loop.call_later(seconds, act)

@@ -1,7 +1,7 @@
-"""The main of a child process: it runs the tasks it is given, one at a time, and says how each ended.
+"""The main program of a child process: it runs the tasks it is sent, one at a time, and reports how each ended.
 
-Started by `child.py` as `python -m tasklib.worker.execution.processes.child_main`.  It ends when the worker hangs up,
-when the worker asks, and, whatever its code is doing, when the worker is gone.
+Started by `child.py` as `python -m tasklib.worker.execution.processes.child_main`.  It ends when the worker closes the
+connection, when the worker asks it to, and, whatever its code is doing, when the worker is gone.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from tasklib.storage.database import Database
 
 REPORT_SECONDS = 0.1
-"""How often progress is passed on, at most."""
+"""The shortest time between two progress reports."""
 CHECK_SECONDS = 1.0
 ENDED = 128 + signal.SIGTERM
 """The exit code of a process that ended as it was asked to."""
@@ -61,7 +61,7 @@ ASKED_SECONDS = 0.5
 
 
 def main() -> None:
-    """Serve the worker at the other end of the two sockets given."""
+    """Run the tasks that the worker sends over the sockets inherited from it."""
     work, control, worker = map(int, sys.argv[1:4])
     _die_with(worker)
     connection, lifeline = socket.socket(fileno=work), socket.socket(fileno=control)
@@ -114,16 +114,16 @@ class Host:
         self._report: tuple[str, float, str | None] | None = None
         self._reported = 0.0
         self._passing_on = threading.Lock()
-        """Held while a report is sent: the thread that watches must not send one behind the answer."""
+        """Held while a report is sent, so that the watching thread sends none after the task's outcome."""
 
     def serve(self) -> None:
-        """Run what is given until the worker hangs up; then run the shutdown hooks and return."""
+        """Run tasks until the worker closes the connection; then run the shutdown hooks and return."""
         while (message := self._inbox.take()) is not None:
             fields, claim, address = message
             answer = self._attempt(ClaimedTask(fields, claim), address)
             if os.getpid() != self._pid:
                 os._exit(0)  # the function has forked, and returned in the copy too
-            self._pass_on()  # Before the answer: the last report is recorded together with the end.
+            self._pass_on()  # Before the outcome: the last report is recorded together with it.
             if answer is not None:
                 self._channel.send(answer)
             if self._asked.is_set():
@@ -154,7 +154,7 @@ class Host:
             self._asked.set()
 
     def on_sigterm(self, *_: object) -> None:
-        """End the work, if it is the worker that wants it.
+        """End the work if it was the worker that sent SIGTERM.
 
         A service manager may signal every process of the service; then the worker decides how long its tasks go on.
         """
@@ -167,7 +167,7 @@ class Host:
     def _attempt(self, task: ClaimedTask, address: Sequence[Any] | None) -> list[Any] | None:
         """How the attempt ended, as a message; None if the worker has ended it.
 
-        The address of its function is given until this process has loaded it.
+        `address` is where to import its function from, sent only until this process has loaded it.
         """
         definition = self._definitions.get(task.name)
         if definition is None:
@@ -217,7 +217,7 @@ class Host:
     def _begin_workflow(
         self, task: ClaimedTask, definition: Definition, context: TaskContext
     ) -> AwaitingWorkflow | BlockingWorkflow:
-        """What the context's first step begins: its journal is the worker's."""
+        """The workflow of the attempt, created by the context's first step; it records in the worker's journal."""
         if self._workflow is None:
             limit, transactional = self._config.max_result_bytes, definition.options.transactional
             engine = Engine(task, context, self._timing, max_value_bytes=limit, is_transactional=transactional)
@@ -229,7 +229,8 @@ class Host:
         return self._workflow
 
     def _call(self, call: Callable[[], Any], is_async: bool) -> Any:
-        """Make the call in variables of its own: here, or on the event loop that all coroutines of this child share."""
+        """Make the call with its own context variables: here, or on the event loop that all coroutines of this child
+        share."""
         variables = contextvars.copy_context()
         if not is_async:
             return variables.run(call)
@@ -260,12 +261,12 @@ class Host:
 
     @property
     def middleware(self) -> Sequence[Middleware]:
-        """That of the program's queue."""
+        """The middleware of the program's queue."""
         return () if self._queue is None else self._queue.middleware
 
     @property
     def timing(self) -> Timing:
-        """The machine's: a process of its own knows no other."""
+        """The machine's clock: virtual time does not reach child processes."""
         return self._timing
 
     @property
@@ -279,7 +280,7 @@ class Host:
         return self._database
 
     def _note(self, task_id: str, fraction: float, message: str | None) -> None:
-        """Pass progress on, at once or, if that was done a moment ago, soon."""
+        """Report progress: at once, or after `REPORT_SECONDS` since the last report."""
         self._report = (task_id, fraction, message)
         if time.monotonic() - self._reported >= REPORT_SECONDS:
             self._pass_on()
@@ -303,7 +304,7 @@ class Host:
 
 
 def _die_with(worker: int) -> None:
-    """Let the kernel end this process with its parent where it can, and be sure that this has not happened yet."""
+    """Let the kernel end this process with its parent, where it can; end at once if the parent is already gone."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -328,7 +329,8 @@ def _leave() -> NoReturn:
 
 
 def _restore_environment(introduction: Mapping[str, Any]) -> None:
-    """Look like the worker's process, as it was when it started, to the program that is imported."""
+    """Restore arguments, folder and variables of the worker's process as they were at its start, for the imported
+    program."""
     if introduction["folder"] is not None:
         with suppress(OSError):  # removed meanwhile
             os.chdir(introduction["folder"])

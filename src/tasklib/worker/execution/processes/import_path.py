@@ -25,7 +25,8 @@ MAIN = "__main__"
 MAIN_AGAIN = "__mp_main__"
 """What multiprocessing calls the main script when it is loaded in another process, so `if __name__ == …` is false."""
 KEEPERS = ("tasklib.fluent", TaskFunction.__module__)
-"""Where the classes are that have a queue: that of `tq`, by name because it imports the workers, and functions."""
+"""The classes whose objects hold a queue: `tq` (named as text, because its module imports the worker) and task
+functions."""
 
 
 class Address(NamedTuple):
@@ -111,7 +112,8 @@ class Loader:
         return found
 
     def _find(self, name: str, address: Address, module: ModuleType) -> tuple[Definition, TaskQueue | None] | None:
-        """The task as its queue has it, as its function was decorated, or as the worker's program has declared it."""
+        """The definition from the task's queue, from its decorated function, or from the declaration that the worker
+        sent."""
         queue = self._worker_queue()
         definition = None if queue is None else queue.registry.get(name)
         if definition is not None and _identity(definition)[:2] == address[:2]:
@@ -126,7 +128,7 @@ class Loader:
         return None if definition is None else (definition, queue)
 
     def _worker_queue(self) -> TaskQueue | None:
-        """The queue that the worker works on, found where its program keeps it."""
+        """The worker's queue, found in the module variable that holds it."""
         from tasklib.queue import default
 
         if self._queue is not None:
@@ -153,7 +155,7 @@ def _identity(definition: Definition) -> Address:
 
 
 def _obstacle(address: Address) -> str | None:
-    """Why a child process cannot import what is there, if it cannot."""
+    """Why a child process cannot import the function; None if it can."""
     if "<lambda>" in address.qualname:
         return "is a lambda"
     if "<locals>" in address.qualname:
@@ -164,7 +166,7 @@ def _obstacle(address: Address) -> str | None:
 
 
 def _homes(queue: TaskQueue) -> Iterator[str]:
-    """The modules that give the queue its hooks."""
+    """The modules that register the queue's hooks."""
     for hook in (*queue.startup_hooks, *queue.shutdown_hooks):
         module = getattr(underlying(hook), "__module__", None)
         if module in sys.modules:

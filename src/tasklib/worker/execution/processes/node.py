@@ -1,8 +1,8 @@
 """On a machine of a cluster: tasks run in a child process of the engine's own process, so that each can be ended.
 
-An engine such as Dask runs functions in threads, which nobody can end.  So the function that it runs is `run` below: it
-gives the task to a child process, the same as a worker's own, passes on what that says, and ends it when asked to.  The
-child ends with the engine's process, however that ends.
+An engine such as Dask runs functions in threads, which cannot be killed.  So the engine calls `run` below, which gives
+the task to a child process like a worker's own, passes on its messages, and ends it on request.  The child ends with
+the engine's process, however that ends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tasklib.worker.messages import Channel
 TERM_SECONDS: Final = 1.0
 """How long a child may take to end after SIGTERM, before it is killed."""
 LOOK_SECONDS: Final = 0.1
-"""How often to look whether the task must end."""
+"""How often to check whether the task must end."""
 CHILD: Final = "tasklib.worker.execution.processes.child_main"
 
 Message = list[Any]
@@ -39,7 +39,7 @@ _of_thread = threading.local()
 _orphan_killer = OrphanKiller()
 _starting = threading.Lock()
 _stopped: set[str] = set()
-"""Keys of tasks that were asked to end here, by `stop`."""
+"""Keys of tasks that `stop` was called for."""
 
 
 def run(
@@ -52,7 +52,8 @@ def run(
 ) -> Message:
     """Run one task to its end, and return how it ended; when this returns or raises, nothing of the task runs any more.
 
-    `report` gets what it says meanwhile; once `is_unwanted` is true, or `stop` was called with its key, it is ended.
+    `report` receives its messages meanwhile; the task is ended once `is_unwanted` is true or `stop` was called with its
+    key.
     """
     child: NodeChild | None = None
     try:
@@ -69,7 +70,7 @@ def run(
 
 
 def stop(key: str) -> None:
-    """Have the task with this key end, if it runs in this process or will."""
+    """End the task with this key, whether it runs in this process now or is still to come."""
     _stopped.add(key)
 
 
@@ -137,7 +138,8 @@ class NodeChild:
                 return ["stopped"]
 
     def end(self) -> None:
-        """End it and all it has started: asked first, then killed.  Nothing of it is left when this returns."""
+        """End it and everything it has started, by SIGTERM and then SIGKILL; nothing of it is left when this
+        returns."""
         while True:
             try:
                 return self._end()
@@ -180,13 +182,13 @@ def _child_for(introduction: Mapping[str, Any]) -> NodeChild:
 
 
 def _as_here(introduction: Mapping[str, Any]) -> dict[str, Any]:
-    """What the worker says about its program, as far as it is true on this machine too."""
+    """The worker's introduction of its program, adapted to this machine."""
     main = introduction["main"]
     path = main.get("init_main_from_path")
     folder = introduction["folder"]
     return {
         **introduction,
-        # This machine's own first: the worker's may be of another environment.
+        # This machine's own path first: the worker's may belong to another environment.
         "sys_path": [*sys.path, *(each for each in introduction["sys_path"] if each not in sys.path)],
         "python_path": os.environ.get("PYTHONPATH"),
         "folder": folder if folder is not None and os.path.isdir(folder) else None,

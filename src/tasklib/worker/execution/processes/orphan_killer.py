@@ -1,8 +1,8 @@
 """A small process that outlives its worker by a moment, to end what the worker's child processes leave behind.
 
-A worker that is killed can end nothing any more.  Its children notice by themselves, but not while native code holds
-them, and what they have started themselves would stay.  This process has a list of the children's process groups, and
-kills them when its pipe is closed.  It runs as a file of its own that imports next to nothing.
+A killed worker cannot clean up.  Its children notice that by themselves, but not while native code blocks them, and the
+processes they started would stay.  This process has a list of the children's process groups, and kills them when its
+pipe is closed.  It runs as a file of its own that imports next to nothing.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from subprocess import Popen
 
 CHECK_SECONDS = 0.5
-"""How often it looks whether its worker still lives, should a fork of the worker keep the pipe open."""
+"""How often it checks that its worker lives, because a fork of the worker may hold the pipe open."""
 KILL_SECONDS = 5.0
 
 
 class OrphanKiller:
-    """The worker's side: sends the process groups there are, and starts another killer when this one has ended."""
+    """The worker's side: sends the process groups to watch, and starts another killer process when this one has
+    ended."""
 
     def __init__(self) -> None:
         self._groups: set[int] = set()
@@ -88,7 +89,7 @@ def main() -> None:
     """Keep the list of process groups, and kill them when the worker has ended."""
     worker = int(sys.argv[1])
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        # A service manager may signal every process of the service: the worker decides when all this ends.
+        # A service manager may signal every process of the service: this one ends only after the worker.
         signal.signal(number, signal.SIG_IGN)
     groups: set[int] = set()
     received = b""

@@ -22,7 +22,7 @@ PACKAGES = str(Path(__file__).parents[4])
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """What a process died of."""
+    """How a process ended."""
 
     code: int
     """As an exit code: negative for a signal."""
@@ -45,13 +45,14 @@ class Death:
         return f"was ended by {name}"
 
     def reached(self, limit_mb: int | None) -> bool:
-        """Whether it was a limit of its memory that it died of."""
+        """Whether it died because it reached its memory limit."""
         return limit_mb is not None and self.code < 0 and self.peak_bytes >= 0.8 * (limit_mb << 20)
 
     def too_little(self, limit_mb: int | None) -> str:
-        """Of one that died while it started: that its limit may be the cause, and what to do; nothing if it is not.
+        """For a process that died while starting: a hint that its memory limit may be the cause, with the remedy; else
+        "".
 
-        It may have ended in any way: what runs out of memory first, such as a thread, often does not report it.
+        The exit code does not tell: whatever runs out of memory first, such as a thread, often does not report it.
         """
         if limit_mb is None or self.peak_bytes < 0.5 * (limit_mb << 20):
             return ""
@@ -62,7 +63,7 @@ class Death:
 
 
 class ProcessOwner(Protocol):
-    """Who has started an OsProcess."""
+    """The owner of an OsProcess, called when it has died."""
 
     def died(self, death: Death) -> None:
         """Called once, when nothing of it is left in the process table."""
@@ -81,7 +82,7 @@ class OsProcess:
         self._pidfd = -1
         path = os.environ.get("PYTHONPATH")
         # In this thread, because the kernel ends the child with the thread that has started it.  With -P, because
-        # a file of the program, say queue.py, must not be taken for Python's own before the path is set as it is here.
+        # a file of the program, say queue.py, must not shadow Python's own before sys.path is set.
         self._process = Popen(
             [sys.executable, "-P", "-m", module, *map(str, descriptors), str(os.getpid())],
             stdin=DEVNULL,
@@ -111,7 +112,7 @@ class OsProcess:
         self._signal(signal.SIGKILL)
 
     def look(self) -> None:
-        """Look whether it has ended; for systems without pidfd, when something else shows that it is ending."""
+        """Check whether it has ended; for systems without pidfd, called when something else shows that it is ending."""
         if self._pidfd < 0 and not self._is_over:
             self._exited()
             self._loop.call_later(POLL_SECONDS, self.look)
