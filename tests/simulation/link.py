@@ -422,8 +422,7 @@ def _gone(reason: str) -> DatabaseUnavailable:
 
 
 def _fail(answer: asyncio.Future[Any], reason: str) -> None:
-    if not answer.done():
-        answer.set_exception(_gone(reason))
+    _settle(answer, None, _gone(reason))
 
 
 def _settle(answer: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
@@ -433,3 +432,4 @@ def _settle(answer: asyncio.Future[Any], result: Any, error: Exception | None) -
         answer.set_result(result)
     else:
         answer.set_exception(error)
+        answer.exception()  # who is cancelled in this very moment does not look at it

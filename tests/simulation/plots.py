@@ -137,6 +137,7 @@ def _flow(random: Random) -> FlowPlan:
     for number in range(random.choice((2, 3, 5))):
         after = sorted(random.sample(range(number), min(number, random.choice((1, 1, 2)))))
         given = random.choice(after) if after and random.random() < 0.5 else None
-        run_if = "success" if given is not None else random.choice(("success", "success", "failure", "end"))
+        is_free = after and given is None
+        run_if = random.choice(("success", "success", "failure", "end")) if is_free else "success"
         nodes.append([_behaviour(random), random.choice(SECONDS), after, run_if, given])
     return FlowPlan(random.uniform(0.1, HORIZON - 10), tuple(nodes))

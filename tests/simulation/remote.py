@@ -120,11 +120,11 @@ class HttpWorker:
         if free <= 0 or remote is None:
             await asyncio.sleep(0.2)
             return
-        tasks = await self._service.ask(lambda workers: workers.claim(remote, free, 5.0, self._is_gone))
-        if tasks is None:
+        claimed = await self._service.ask(lambda workers: workers.claim(remote, free, 5.0, self._is_gone))
+        if claimed is None:
             self._declared_dead()
             return
-        for task in tasks:
+        for task, _ in claimed:
             self._running[task.id, task.version] = asyncio.ensure_future(self._work(task))
 
     async def _is_gone(self) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.simulation.planted import BUGS, SYMPTOMS
+from tests.simulation.scenario import Fault, FlowPlan
 from tests.simulation.seeds import scenario_of
 from tests.simulation.world import run
 
@@ -28,3 +31,16 @@ def _has(seed, symptom):
 def test_a_planted_bug_is_found_at_once(bug):
     with BUGS[bug]():
         assert any(run(scenario_of(seed)).violations for seed in range(10))
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        {"faults": (Fault(1.0, "misspelt"),)},
+        {"flows": (FlowPlan(1.0, (["ok", 0.0, [], "misspelt", None],)),)},
+    ],
+    ids=lambda mistake: next(iter(mistake)),
+)
+def test_a_part_of_the_simulator_that_raises_is_found(mistake):
+    violations = run(replace(scenario_of(2), **mistake)).violations
+    assert any("nobody has handled" in violation and "misspelt" in violation for violation in violations)

@@ -85,6 +85,8 @@ def run(scenario: Scenario) -> Outcome:
                 loop.run_until_complete(world.play())
             except (Spinning, Stalled) as error:
                 world.checker.broken(f"{type(error).__name__}: {error}")
+            for error in world.unhandled_errors():
+                world.checker.broken(f"nobody has handled: {error}")
             loop.discard_tasks()
     finally:
         if gc_was_on:
@@ -187,6 +189,11 @@ class World:
         await self._rest()
         await self._stop_all()
 
+    def unhandled_errors(self) -> list[str]:
+        """What callbacks and asyncio tasks raised: a part of the simulator that fails must not pass for calm."""
+        ended = [task for task in self._tasks if task.done() and not task.cancelled()]
+        return [*self.loop.errors, *(repr(task.exception()) for task in ended if task.exception() is not None)]
+
     def connect(self, name: str) -> tuple[Process, Link, TaskQueue]:
         """A new process with a queue of its own."""
         process = Process(self.loop, name)
@@ -205,6 +212,7 @@ class World:
         """Start a worker in place of the last one of that number, unless the end has come."""
         if self._is_over:
             return
+        number = self._of_workers(number)
         plan = self.scenario.workers[number]
         self._starts += 1
         process, link, queue = self.connect(f"w{number}.{self._starts}")
@@ -348,6 +356,10 @@ class World:
         for schedule in self.scenario.schedules:
             await queue.aremove_schedule(schedule["name"])
 
+    def _of_workers(self, number: int) -> int:
+        """The number of a worker there is: faults strike one, however few are left of a scenario."""
+        return number % len(self.scenario.workers)
+
     def remote_process(self, number: int) -> Process | None:
         """The process of a worker that uses HTTP, if it lives."""
         found = self.remotes.get(number % max(1, len(self.remotes)))
@@ -355,12 +367,12 @@ class World:
 
     def worker_process(self, number: int) -> tuple[Process, Link] | None:
         """The process of a worker, if it lives."""
-        found = self.workers.get(number)
+        found = self.workers.get(self._of_workers(number))
         return None if found is None or not found[0].is_alive else (found[0], found[2])
 
     def stop_worker(self, number: int) -> None:
         """Ask a worker to stop in order."""
-        process, worker, _ = self.workers[number]
+        process, worker, _ = self.workers[self._of_workers(number)]
         if process.is_alive:
             self.history.add(process, "*** asked to stop")
             process.context.copy().run(worker.stop)
