@@ -213,6 +213,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
                 "limit": BATCH,
             },
         ),
+        "look_for_live_tasks": Statement("look_for_live_tasks", {"after": 0, "limit": 100}),
         "sweep_tasks": Statement(
             "sweep_tasks",
             {

@@ -16,8 +16,10 @@ import uuid_utils.compat
 
 from tasklib.core.time.timing import Drive, Runs, Steps, SystemTiming
 from tasklib.core.time.virtual_time import _Task
+from tasklib.storage.operations.workflows import facts
 from tasklib.worker import worker as worker_module
 from tasklib.worker.execution import child_processes, threads
+from tasklib.worker.upkeep import retention
 from tests.simulation.history import START
 from tests.simulation.loop import VirtualLoop
 from tests.simulation.server import EPOCH
@@ -37,6 +39,8 @@ def controlled(loop: VirtualLoop, seed: int) -> Generator[None]:
             (worker_module, "_resident_bytes", lambda: None),
             (child_processes.ChildProcesses, "accepts", lambda *_: False),
             (threads.Threads, "_start_thread", lambda executor: _Thread(executor)),
+            (facts, "MARGIN_SECONDS", 5.0),
+            (retention, "FACTS_EVERY_SECONDS", 10.0),
         ):
             stack.enter_context(mock.patch.object(target, name, value))
         random.seed(f"{seed} production")

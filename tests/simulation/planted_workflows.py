@@ -40,6 +40,7 @@ BUGS: dict[str, Bug] = {
     "a recorded step is not found again": replaced(steps, "load_steps", _load_all_but_the_last),
     "an effect is committed without its record": replaced(step_logic, "record_steps", _record_nothing),
     "an event emitted before the wait is not found": sql("find_event", "e.task_id IS NULL OR", "0 OR"),
+    "a fact goes while a task lives that may wait for it": sql("look_for_live_tasks", "p.completed_at IS NULL", "0"),
     "a delivery wakes nobody": sql("wake_tasks", "AND waits_for IS NOT NULL", "AND 0"),
     "an event between the look and the suspension is forgotten": sql("end_attempts", "AND s.state <> 'open'", "AND 0"),
     "a wait that was given up is not opened again": sql("reopen_steps", "kind IN ('wait', 'ask')", "0"),

@@ -29,6 +29,7 @@ class Event(NamedTuple):
     task_id: str | None
     payload: str
     taken_by: str | None
+    created_at: str
 
 
 class Group(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 COLUMNS = (
     "id", "name", "state", "version", "attempts", "retry_count", "max_retries", "lost_count", "next_retry_at",
     "completed_at", "cancel_requested_at", "due_at", "unique_key", "concurrency_key", "worker_id", "result", "headers",
-    "history", "group_id", "waits_for",
+    "history", "group_id", "waits_for", "created_at",
 )  # fmt: skip
 
 
@@ -37,6 +37,7 @@ class Row(NamedTuple):
     history: str | None
     group_id: str | None
     waits_for: str | None
+    created_at: str
 
     @property
     def phase(self) -> str:

@@ -85,9 +85,9 @@ class Tellers:
 
     async def help(self, queue: TaskQueue) -> None:
         """Tell everything that anybody waits for, until nobody waits any more."""
-        for fact in FACTS:
-            await queue.aemit(fact, {"fact": fact})
         while True:
+            for fact in FACTS:  # Again and again: where the clock was set, a fact may be removed too early.
+                await queue.aemit(fact, {"fact": fact})
             for question in await queue.database.arun(events.list_questions):
                 await queue.aanswer(question["task_id"], question["key"], 1)
             for task_id in self._waiting("event note"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from tasklib.storage.rows import moment_text
@@ -24,6 +24,7 @@ TOLERANCE = 0.05
 """Of a token: database and simulator count the same seconds with different roundings."""
 ORPHANED_SECONDS = 15.0
 """After all faults: so soon every worker knows that a workflow has ended, and its children are cancelled."""
+FACTS_KEPT_SECONDS = 2.0
 OWN = frozenset({"run", "map"})
 """Kinds of groups whose members belong to a workflow."""
 
@@ -256,6 +257,8 @@ class WorkflowChecker:
         if event.task_id is None:
             if old is None:
                 self.facts.add(event.name)
+            elif new is None:
+                self._check_removed_fact(old)
             return
         if new is None:
             self.messages.pop(event.id, None)
@@ -272,6 +275,17 @@ class WorkflowChecker:
         ]
         if earlier:
             self._broken(f"message {new.id} to {short(new.task_id)} was taken before {earlier[0]}")
+
+    def _check_removed_fact(self, fact: Event) -> None:
+        """No task lives that may still wait for it: each was submitted long after the fact."""
+        assert self.checker.server is not None
+        self.facts.discard(fact.name)
+        if self.checker.server.clock_steps:
+            return
+        latest = moment_text(datetime.fromisoformat(fact.created_at) + timedelta(seconds=FACTS_KEPT_SECONDS))
+        for row in self.checker.rows.values():
+            if row.is_live and row.created_at <= latest:
+                self._broken(f"fact {fact.name} was removed, and {row.name} {short(row.id)} may still wait for it")
 
     # children and flows
 

@@ -29,6 +29,7 @@ from tests.simulation.server import Server
 from tests.simulation.stories import BODIES, UNLIMITED_BODIES
 from tests.simulation.tellers import Tellers
 from tests.simulation.truth import Truth
+from tests.simulation.workflow_checks import FACTS_KEPT_SECONDS
 
 T = TypeVar("T")
 
@@ -135,7 +136,8 @@ class World:
         self.truth = Truth(loop, self.history)
         self.config = CONFIG.with_(
             lock_timeout_seconds=scenario.lease_seconds,
-            retention=f"completed={KEPT_SECONDS:g}s" if scenario.has_retention else "",
+            retention=f"facts={FACTS_KEPT_SECONDS:g}s"
+            + (f", completed={KEPT_SECONDS:g}s" if scenario.has_retention else ""),
         )
         self.checker = Checker(self.config, self.truth, self.history)
         self.server: Server

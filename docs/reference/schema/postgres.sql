@@ -770,6 +770,8 @@ ALTER TABLE ONLY {schema}.tasks
 
 CREATE INDEX tasklib_edges_group ON {schema}.tasklib_edges USING btree (group_id);
 
+CREATE INDEX tasklib_events_age ON {schema}.tasklib_events USING btree (created_at) WHERE (task_id IS NULL);
+
 CREATE UNIQUE INDEX tasklib_events_fact ON {schema}.tasklib_events USING btree (name) WHERE (task_id IS NULL);
 
 CREATE INDEX tasklib_events_message ON {schema}.tasklib_events USING btree (task_id, name, id) WHERE (taken_by IS NULL);

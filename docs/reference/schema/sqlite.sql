@@ -91,6 +91,8 @@ CREATE TABLE tasklib_events (
     token        TEXT  -- made by the sender, so that an emit repeated after a lost reply is one event; NULL by SQL
 ) STRICT;
 
+CREATE INDEX tasklib_events_age ON tasklib_events (created_at) WHERE task_id IS NULL;
+
 CREATE UNIQUE INDEX tasklib_events_fact ON tasklib_events (name) WHERE task_id IS NULL;
 
 CREATE INDEX tasklib_events_message ON tasklib_events (task_id, name, id) WHERE taken_by IS NULL;

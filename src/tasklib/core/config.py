@@ -102,7 +102,9 @@ class Config:
     )
 
     retention: str = _setting(
-        "", is_retention, "how long to keep finished tasks, such as completed=7d, failed=30d, report:completed=forever"
+        "",
+        is_retention,
+        "how long to keep finished tasks and facts, such as completed=7d, report:completed=forever, facts=90d",
     )
     redact_keys: str = _setting(DEFAULT_KEYS, lambda v: isinstance(v, str), "patterns of keys, separated by commas")
     release: str | None = _setting(

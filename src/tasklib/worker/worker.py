@@ -16,7 +16,6 @@ from tasklib.core.calls.import_guard import refuse_while_loading
 from tasklib.core.calls.own_tasks import keep_running, own_task
 from tasklib.core.config import Config
 from tasklib.core.lifecycle import Ending
-from tasklib.core.retention import parse_retention
 from tasklib.core.retry import OUTAGE_PAUSE
 from tasklib.core.time.timing import Timing
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError, WorkerStuck
@@ -43,7 +42,7 @@ from tasklib.worker.upkeep.groups import GroupFold
 from tasklib.worker.upkeep.heartbeat import Heartbeat, HeartbeatOwner
 from tasklib.worker.upkeep.instance import Instance
 from tasklib.worker.upkeep.metrics import MetricsService, flush
-from tasklib.worker.upkeep.retention import RetentionService
+from tasklib.worker.upkeep.retention import retention_services
 from tasklib.worker.upkeep.schedules import Scheduler
 from tasklib.worker.workflows.records import code_hash
 
@@ -253,8 +252,7 @@ class Worker:
         claimer = self._claimer = Claimer(instance, self._runner, self._selection, self._wakeups)
         if work is Claimer.run:
             self._scheduler = Scheduler(queue, instance.poll_batch)
-            rules = parse_retention(queue.config.retention)
-            retention = [RetentionService(queue, rules)] if rules else []
+            retention = retention_services(queue)
             signals = self._control.workflow_signals
             upkeep = (MetricsService(queue, self._runner.metrics, instance.poll_batch), self._scheduler, *retention)
             instance.start(*upkeep, EventDelivery(queue, signals), GroupFold(queue, signals, self._runner))

@@ -1,26 +1,52 @@
-"""Removing finished tasks after their retention.  Any worker does it, one at a time; there is no leader."""
+"""Removing finished tasks and facts after their retention.  Any worker does it, one at a time; there is no leader."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TypeVar
 
-from tasklib.core.retention import Rule
+from tasklib.core.retention import Rule, parse_fact_retention, parse_retention
 from tasklib.queue import TaskQueue
 from tasklib.storage.operations import retention
 from tasklib.storage.operations.retention import Swept
+from tasklib.storage.operations.workflows import facts
+from tasklib.storage.statement import Operation
 from tasklib.worker.upkeep.service import Periodic
 
 EVERY_SECONDS = 30.0
 TURN_SECONDS = 60.0
 """How long the others wait for a worker that may have died during its sweep."""
+FACTS_EVERY_SECONDS = 3600.0
+"""How often one of the workers looks for old facts."""
 REST = 29.0
 """The pause after each page, as a multiple of the time it took: a sweep uses about 3 % of one connection's time."""
 
 log = logging.getLogger("tasklib.worker")
 
+T = TypeVar("T")
 
-class RetentionService(Periodic):
+
+def retention_services(queue: TaskQueue) -> Sequence[Periodic]:
+    """What removes what the queue's settings keep for some time only."""
+    rules, facts_kept = parse_retention(queue.config.retention), parse_fact_retention(queue.config.retention)
+    tasks = [RetentionService(queue, rules)] if rules else []
+    return [*tasks, *([] if facts_kept is None else [FactRetention(queue, facts_kept)])]
+
+
+class Unhurried(Periodic):
+    """Works page by page, and rests longer than it works."""
+
+    async def run_page(self, operation: Callable[[], Operation[T]]) -> T:
+        """Do one page, and pause."""
+        began = self.timing.monotonic()
+        done = await self.database.arun(operation)
+        await self.timing.sleep(min(1.0, REST * (self.timing.monotonic() - began)))
+        return done
+
+
+class RetentionService(Unhurried):
     """Deletes finished tasks whose retention has passed, page by page."""
 
     def __init__(self, queue: TaskQueue, rules: Sequence[Rule]) -> None:
@@ -39,7 +65,41 @@ class RetentionService(Periodic):
 
     async def sweep_page(self) -> Swept | None:
         """Sweep the next rows, and pause; None while another worker sweeps."""
-        began = self.timing.monotonic()
-        swept = await self.database.arun(lambda: retention.sweep_tasks(self._rules, TURN_SECONDS))
-        await self.timing.sleep(min(1.0, REST * (self.timing.monotonic() - began)))
-        return swept
+        return await self.run_page(lambda: retention.sweep_tasks(self._rules, TURN_SECONDS))
+
+
+class FactRetention(Unhurried):
+    """Deletes facts that are so old that no task which lives, or will be submitted, is promised them."""
+
+    def __init__(self, queue: TaskQueue, kept_seconds: float) -> None:
+        super().__init__(queue, EVERY_SECONDS)
+        self._kept_seconds = kept_seconds
+
+    async def step(self) -> None:
+        """Remove what nobody can need, unless a worker has looked within the hour."""
+        now = await self.run_page(lambda: facts.begin_fact_sweep(self._kept_seconds, FACTS_EVERY_SECONDS))
+        if now is None:
+            return
+        submitted = await self._find_oldest(now)
+        deleted = 0
+        while page := await self.run_page(lambda: facts.sweep_facts(submitted, self._kept_seconds)):
+            deleted += page
+        if deleted:
+            log.info("removed %d facts that no task can need any more", deleted)
+
+    async def _find_oldest(self, now: datetime) -> datetime:
+        """When the oldest task was submitted that has not ended.
+
+        The look begins at the first task each time, and gives no later moment than its own beginning: a task that had
+        ended and is retried, also meanwhile, is one that lives.
+        """
+        after: int | None = 0
+        while after is not None:
+            page = await self._look(after)
+            if page.oldest is not None:
+                return min(now, page.oldest)
+            after = page.last
+        return now
+
+    async def _look(self, after: int) -> facts.LiveTasks:
+        return await self.run_page(lambda: facts.look_for_live_tasks(after))

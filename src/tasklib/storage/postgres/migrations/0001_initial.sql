@@ -378,6 +378,7 @@ CREATE UNIQUE INDEX tasklib_events_fact ON {schema}.tasklib_events (name) WHERE 
 CREATE INDEX tasklib_events_message ON {schema}.tasklib_events (task_id, name, id) WHERE taken_by IS NULL;
 CREATE INDEX tasklib_events_taken ON {schema}.tasklib_events (task_id) WHERE taken_by IS NOT NULL;
 CREATE INDEX tasklib_events_new ON {schema}.tasklib_events (id) WHERE delivered_at IS NULL;
+CREATE INDEX tasklib_events_age ON {schema}.tasklib_events (created_at) WHERE task_id IS NULL;
 
 -- Whoever waits is woken by a worker; each looks once a second too.
 CREATE FUNCTION {schema}.tasklib_announce() RETURNS trigger LANGUAGE plpgsql AS $$

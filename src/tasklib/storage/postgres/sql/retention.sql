@@ -36,3 +36,32 @@ SELECT
     (SELECT count(*) FROM gone) AS deleted, count(*) AS looked, max(p.seq) AS last,
     coalesce(max(p.created_at) > min(c.now) - make_interval(secs => :shortest::float8), true) AS fresh
 FROM page AS p CROSS JOIN clock AS c;
+
+-- name: look_for_old_facts
+-- The time, if there are facts that were emitted longer ago than so many seconds.
+SELECT c.now FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c
+WHERE EXISTS (
+    SELECT FROM {schema}.tasklib_events AS e
+    WHERE e.task_id IS NULL AND e.created_at < c.now - make_interval(secs => :seconds::float8)
+);
+
+-- name: look_for_live_tasks
+-- Look at the next rows in the order of their insertion: how far that goes, and when the oldest that has not ended was
+-- submitted.
+SELECT count(*) AS looked, max(p.seq) AS last, min(p.created_at) FILTER (WHERE p.completed_at IS NULL) AS oldest
+FROM (
+    SELECT t.seq, t.created_at, t.completed_at FROM {schema}.tasks AS t
+    WHERE t.seq > :after::bigint ORDER BY t.seq LIMIT :limit::integer
+) AS p;
+
+-- name: sweep_facts
+-- Remove facts that were emitted before a moment, and for which nobody waits.
+WITH old AS MATERIALIZED (
+    SELECT e.id FROM {schema}.tasklib_events AS e
+    WHERE e.task_id IS NULL AND e.created_at < :before::timestamptz AND e.delivered_at IS NOT NULL
+        AND NOT EXISTS (SELECT FROM {schema}.tasklib_waits AS w WHERE w.event = e.name)
+    ORDER BY e.created_at
+    LIMIT :limit::integer
+    FOR UPDATE SKIP LOCKED
+)
+DELETE FROM {schema}.tasklib_events AS e WHERE e.id = ANY (ARRAY(SELECT o.id FROM old AS o)) RETURNING e.id;

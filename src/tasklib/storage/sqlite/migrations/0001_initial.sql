@@ -340,6 +340,7 @@ CREATE UNIQUE INDEX tasklib_events_fact ON tasklib_events (name) WHERE task_id I
 CREATE INDEX tasklib_events_message ON tasklib_events (task_id, name, id) WHERE taken_by IS NULL;
 CREATE INDEX tasklib_events_taken ON tasklib_events (task_id) WHERE taken_by IS NOT NULL;
 CREATE INDEX tasklib_events_new ON tasklib_events (id) WHERE delivered_at IS NULL;
+CREATE INDEX tasklib_events_age ON tasklib_events (created_at) WHERE task_id IS NULL;
 
 CREATE TABLE tasklib_groups (
     -- Children that a workflow waits for.

@@ -39,3 +39,31 @@ SELECT s.looked, s.last, s.fresh, (
     SELECT count(*) FROM temp.tasklib_picked AS p WHERE NOT EXISTS (SELECT 1 FROM tasks AS t WHERE t.seq = p.seq)
 ) AS deleted
 FROM temp.tasklib_swept AS s;
+
+-- name: look_for_old_facts
+-- The time, if there are facts that were emitted longer ago than so many seconds.
+SELECT :now AS now
+WHERE EXISTS (
+    SELECT 1 FROM tasklib_events AS e
+    WHERE e.task_id IS NULL AND e.created_at < strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', -:seconds))
+);
+
+-- name: look_for_live_tasks
+-- Look at the next rows in the order of their insertion: how far that goes, and when the oldest that has not ended was
+-- submitted.
+SELECT count(*) AS looked, max(p.seq) AS last, min(p.created_at) FILTER (WHERE p.completed_at IS NULL) AS oldest
+FROM (
+    SELECT t.seq, t.created_at, t.completed_at FROM tasks AS t WHERE t.seq > :after ORDER BY t.seq LIMIT :limit
+) AS p;
+
+-- name: sweep_facts
+-- Remove facts that were emitted before a moment, and for which nobody waits.
+DELETE FROM tasklib_events
+WHERE id IN (
+    SELECT e.id FROM tasklib_events AS e
+    WHERE e.task_id IS NULL AND e.created_at < :before AND e.delivered_at IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM tasklib_waits AS w WHERE w.event = e.name)
+    ORDER BY e.created_at
+    LIMIT :limit
+)
+RETURNING id;
