@@ -190,3 +190,62 @@ def test_children_of_a_workflow_that_was_cancelled_are_cancelled_there_too(queue
 
     assert [task.state for task in target.list()] == [TaskState.CANCELLED] * 3
     assert calls == []
+
+
+def test_what_was_done_and_removed_there_does_not_come_again(queue: Face, target: Face, calls: Calls):
+    _, doubling = doubling_on(queue, calls)
+    doubling.submit([1, 2])
+    queue.process_batch(limit=1)
+    queue.emit("holiday")
+
+    assert copy(queue, target) == 3
+    double, _ = doubling_on(target, calls)
+    drain(target)
+    target.plain.database.run(fold_groups)
+    drain(target)
+    assert sorted(calls) == [2, 4]
+    assert target.delete_many(state="completed") == 3
+    target.emit("holiday", withdraw=True)
+    target.plain.database.run(fold_groups)
+    queue.resume()
+    drain(queue)  # in vain: these tasks were handed over
+    adding_on(queue, calls).submit(8)
+
+    assert copy(queue, target) == 1
+    assert [task.name for task in target.list()] == ["add"]
+    for table in ("tasklib_groups", "tasklib_events"):
+        assert target.sql(f"SELECT * FROM {table}") == []
+    double.submit(5)
+    assert copy(queue, target) == 0
+
+
+def test_a_copy_that_was_cut_off_goes_on_where_it_was(
+    queue: Face, target: Face, calls: Calls, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(operations, "STEP", 2)
+    double, _ = doubling_on(queue, calls)
+    for number in range(5):
+        double.submit(number)
+
+    def cut(_: int) -> None:
+        raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        Administration(queue.plain).copy_to(target.plain, by="ada", progress=cut)
+    doubling_on(target, calls)
+    drain(target)
+    assert target.delete_many(state="completed") == 2
+
+    assert copy(queue, target) == 3
+    drain(target)
+    assert sorted(calls) == [0, 2, 4, 6, 8]
+
+
+def test_a_task_that_found_its_unique_key_taken_comes_with_a_later_copy(queue: Face, target: Face):
+    task_id = queue.enqueue("job", unique_key="one")
+    holder = target.enqueue("job", unique_key="one")
+
+    assert copy(queue, target) == 0
+    target.cancel(holder)
+    assert copy(queue, target) == 1
+    assert target.read(task_id).state is TaskState.PENDING

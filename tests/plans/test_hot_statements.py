@@ -107,6 +107,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "report_progress": lambda: attempts.report_progress([(*one, 0.5, "half") for one in held]),
         "append_log": lambda: attempts.append_log({one: [LogLine(1, 0.1, "INFO", "line")] for one in held}),
         "list_held": lambda: workers.list_held(instance),
+        "unmark_copied": Statement("unmark_copied", {"ids": dumps(waiting)}),
         "count_held_of": Statement("count_held_of", {"name": "type.0"}),
         "list_timed": Statement("list_timed"),
         "find_recorded": Statement("find_recorded", {"batch": recorded}),

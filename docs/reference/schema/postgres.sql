@@ -345,6 +345,10 @@ CREATE TABLE {schema}.tasklib_controls (
     CONSTRAINT tasklib_controls_tokens_check CHECK (((tokens > '-Infinity'::double precision) AND (tokens < 'Infinity'::double precision)))
 );
 
+CREATE TABLE {schema}.tasklib_copied (
+    id uuid NOT NULL
+);
+
 CREATE TABLE {schema}.tasklib_edges (
     task_id uuid NOT NULL,
     group_id uuid NOT NULL,
@@ -707,6 +711,9 @@ ALTER TABLE ONLY {schema}.tasklib_claims
 
 ALTER TABLE ONLY {schema}.tasklib_controls
     ADD CONSTRAINT tasklib_controls_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY {schema}.tasklib_copied
+    ADD CONSTRAINT tasklib_copied_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY {schema}.tasklib_edges
     ADD CONSTRAINT tasklib_edges_pkey PRIMARY KEY (task_id, group_id, number);

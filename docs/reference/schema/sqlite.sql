@@ -59,6 +59,11 @@ CREATE TABLE tasklib_controls (
     )
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE tasklib_copied (
+    -- What copies from other databases have brought here, also if it is gone since.
+    id TEXT NOT NULL PRIMARY KEY  -- of a task or a group; of a fact or a setting a hash of its kind and name
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE tasklib_edges (
     -- Which tasks are before others in flows.
     task_id  TEXT    NOT NULL,

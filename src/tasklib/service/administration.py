@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
+from tasklib.core.codec import dumps
+from tasklib.core.limits import KeyLimit, Limit
 from tasklib.core.schedule import BrokenPlan
 from tasklib.queue import TaskQueue
 from tasklib.queue.sync_async import operation
 from tasklib.service.base import ServicePart
 from tasklib.storage.operations import copy
 from tasklib.storage.operations.clock import read_clock
-from tasklib.storage.operations.objectives import list_objectives
+from tasklib.storage.operations.limits import pauses
+from tasklib.storage.operations.limits.budgets import set_budget
+from tasklib.storage.operations.limits.keys import set_key_limit
+from tasklib.storage.operations.objectives import list_objectives, set_objective
 from tasklib.storage.operations.schedules import import_schedule
 from tasklib.storage.statement import Operation, Statement
 
@@ -27,7 +33,7 @@ class Copied:
 
     seen: int
     copied: int
-    """Fewer than were seen if the target had some already."""
+    """Fewer than were seen if the target has some already, or has had them from an earlier copy."""
     unreadable: Sequence[str]
     """The ids of tasks that cannot be read and were not copied."""
     schedules: int
@@ -35,7 +41,7 @@ class Copied:
     limits: int
     objectives: int
     left: int
-    """Schedules, pauses, limits and objectives that the target had already, and that were left as they are there."""
+    """Schedules, pauses, limits and objectives that the target has or has had: what became of them there stays."""
 
 
 class Administration(ServicePart):
@@ -75,7 +81,9 @@ class Administration(ServicePart):
         return database.grant(Duty(duty), role, apply=apply)
 
     def copy_to(self, target: TaskQueue, *, by: str, progress: Callable[[int], None]) -> Copied:
-        """Pause this queue and copy everything in it to another one; what that has already is left as it is.
+        """Pause this queue and copy everything in it to another one, each thing once, however often this is repeated.
+
+        What the other one has already is left as it is, and what it has done and removed since does not come back.
 
         `progress` is called with how many tasks were read so far.
         """
@@ -127,49 +135,72 @@ def _copy_facts(old: TaskQueue, new: TaskQueue) -> None:
 
 # How many of a kind were new in the target, and how many were found.
 _Counts = tuple[int, int]
+_Store = Callable[[], Operation[Any]]
+
+
+def _bring(target: TaskQueue, kind: str, found: Mapping[str, _Store], known: Collection[str]) -> _Counts:
+    """Store settings, by name, that the target does not have and has not had from an earlier copy."""
+    came = [
+        target.database.run(
+            lambda name=name, store=store: copy.import_setting(kind, name, None if name in known else store)  # type: ignore[misc]
+        )
+        for name, store in found.items()
+    ]
+    return sum(came), len(came)
 
 
 def _schedules(old: TaskQueue, new: TaskQueue) -> _Counts:
     # What cannot run here could not run there either.
     found = [schedule for schedule in old.schedules() if not isinstance(schedule.plan, BrokenPlan)]
-    return sum(new.database.run(lambda each=each: import_schedule(each)) for each in found), len(found)  # type: ignore[misc]
+    known = {schedule.name for schedule in new.schedules()}
+    return _bring(new, "schedule", {each.name: partial(import_schedule, each) for each in found}, known)
 
 
 def _pauses(old: TaskQueue, new: TaskQueue) -> _Counts:
     # Without the pause of the copy itself: the target shall work.
     found = [pause for pause in old.pauses() if pause.reason != COPIED]
-    known = {pause.name for pause in new.pauses()}
-    missing = [pause for pause in found if pause.name not in known]
-    for pause in missing:
-        new.pause(pause.name, by=pause.by, reason=pause.reason)
-    return len(missing), len(found)
+    stores = {each.name or "": partial(pauses.pause, each.name, by=each.by, reason=each.reason) for each in found}
+    return _bring(new, "pause", stores, {each.name or "" for each in new.pauses()})
 
 
 def _limits(old: TaskQueue, new: TaskQueue) -> _Counts:
-    limits, known = old.limits(), {limit.name for limit in new.limits()}
-    missing = [limit for limit in limits if limit.name not in known]
-    for limit in missing:
-        if limit.rate is not None:
-            new.set_rate_limit(limit.rate, limit.name, burst=limit.burst)
-        if limit.max_running is not None:
-            new.set_concurrency_limit(limit.max_running, limit.name)
-    key_limits, known_keys = old.key_limits(), {(each.key, each.name) for each in new.key_limits()}
-    missing_keys = [each for each in key_limits if (each.key, each.name) not in known_keys]
-    for each in missing_keys:
-        new.set_key_limit(each.max_running, each.key, each.name)
-    spent, known_budgets = old.budgets(), {budget.name for budget in new.budgets()}
-    missing_budgets = [each for each in spent if each.name not in known_budgets]
-    for budget in missing_budgets:
-        new.set_budget(budget.name, per_second=budget.rate, burst=budget.burst)
-    return len(missing) + len(missing_keys) + len(missing_budgets), len(limits) + len(key_limits) + len(spent)
+    counts = (
+        _bring(
+            new,
+            "limit",
+            {each.name or "": partial(_set_limit, each) for each in old.limits()},
+            {each.name or "" for each in new.limits()},
+        ),
+        _bring(
+            new,
+            "key limit",
+            {_key_of(each): partial(set_key_limit, each.key, each.name, each.max_running) for each in old.key_limits()},
+            {_key_of(each) for each in new.key_limits()},
+        ),
+        _bring(
+            new,
+            "budget",
+            {each.name: partial(set_budget, each.name, each.rate, each.burst) for each in old.budgets()},
+            {each.name for each in new.budgets()},
+        ),
+    )
+    return sum(new for new, _ in counts), sum(found for _, found in counts)
+
+
+def _set_limit(limit: Limit) -> Operation[None]:
+    if limit.rate is not None:
+        yield from pauses.set_rate(limit.name, limit.rate, burst=limit.burst)
+    if limit.max_running is not None:
+        yield from pauses.set_max_running(limit.name, limit.max_running)
+
+
+def _key_of(limit: KeyLimit) -> str:
+    return dumps([limit.key, limit.name])
 
 
 def _objectives(old: TaskQueue, new: TaskQueue) -> _Counts:
-    found = old.database.run(list_objectives)
-    known = {(each.name, each.kind) for each in new.database.run(list_objectives)}
-    missing = [each for each in found if (each.name, each.kind) not in known]
-    for each in missing:
-        new.set_objective(
-            each.name, within_seconds=each.within_seconds, target=each.target, kind=each.kind, by=each.set_by
-        )
-    return len(missing), len(found)
+    found, known = (
+        {dumps([each.name, each.kind]): partial(set_objective, each) for each in queue.database.run(list_objectives)}
+        for queue in (old, new)
+    )
+    return _bring(new, "objective", found, known)

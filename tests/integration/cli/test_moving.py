@@ -80,13 +80,43 @@ def test_copying_again_adds_only_what_is_new(
         capsys.readouterr()
         assert main(["copy", source.url, database_url, "--force"]) == 0
         said = capsys.readouterr().out
-        assert "Copied 1 of 9 tasks; 8 were there already." in said
-        assert "Schedules: 0, pauses: 0, limits: 1, objectives: 0; 7 were there already and stay as they are." in said
+        assert "Copied 1 of 9 tasks; 8 had come before." in said
+        assert (
+            "Schedules: 0, pauses: 0, limits: 1, objectives: 0; 7 had come before and stay as they are there." in said
+        )
         assert not target.is_paused()
         assert target.schedules() == changed
         assert [limit.rate for limit in target.limits()] == [9]
         assert [each.rate for each in target.database.run(list_budgets)] == [3]
         assert [str(each.objective) for each in target.objectives()] == ["90 % start within 7 s"]
+
+
+@pytest.mark.backends("postgres-newest")
+def test_what_was_removed_in_the_target_does_not_come_back(source: Face, database_url: str) -> None:
+    source.pause(by="ada", reason="for the night")
+    assert main(["copy", source.url, database_url, "--force"]) == 0
+    with TaskQueue(database_url) as target:
+
+        def settings() -> list[object]:
+            limits = (target.limits(), target.key_limits(), target.budgets())
+            return [
+                *target.schedules(),
+                *target.pauses(),
+                *(each for kind in limits for each in kind),
+                *target.objectives(),
+            ]
+
+        assert len(settings()) == 8
+        for name in ("nightly", "often"):
+            target.remove_schedule(name)
+        target.resume()
+        target.resume("other")
+        target.set_rate_limit(0, "job")
+        target.set_key_limit(None, "tenant-7")
+        target.set_budget("calls", per_second=0)
+        target.remove_objective("job")
+        assert main(["copy", source.url, database_url, "--force"]) == 0
+        assert settings() == []
 
 
 def test_a_source_with_live_workers_is_refused(

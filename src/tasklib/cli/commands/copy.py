@@ -26,7 +26,7 @@ def copy(
     That is waiting, delayed and finished tasks, what workflows have recorded and wait for, events, schedules,
     pauses, limits and budgets. The source is paused first and stays so, and nothing is removed from it. Tasks keep
     their ids and schedules their next runs. It can be run again, for what was submitted meanwhile or after a failure:
-    whatever the target has already, changed there or not, is left as it is.
+    each thing is handed over once, and what the target has changed, finished or removed since stays so.
 
     Examples:
         tasklib copy sqlite:///tasks.db postgresql://localhost/app
@@ -45,13 +45,13 @@ def copy(
             found = Administration(old).copy_to(new, by=cli.user, progress=progress)
 
     def say() -> None:
-        known = f"; {found.seen - found.copied:,} were there already" if found.seen > found.copied else ""
+        known = f"; {found.seen - found.copied:,} had come before" if found.seen > found.copied else ""
         cli.out.line(f"Copied {found.copied:,} of {found.seen:,} tasks{known}.")
         if found.unreadable:
             cli.out.line(f"Not copied, because they cannot be read: {', '.join(found.unreadable)}", "yellow")
         kept = {"Schedules": found.schedules, "pauses": found.pauses, "limits": found.limits}
         kept |= {"objectives": found.objectives}
-        left = f"; {found.left:,} were there already and stay as they are" if found.left else ""
+        left = f"; {found.left:,} had come before and stay as they are there" if found.left else ""
         cli.out.line(", ".join(f"{what}: {count}" for what, count in kept.items()) + f"{left}.")
         cli.out.line("The source is paused; start workers on the target.")
 

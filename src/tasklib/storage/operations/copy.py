@@ -1,15 +1,17 @@
 """Copying a queue: its tasks from one database to another, in insertion order, with what workflows have recorded.
 
 Groups come first, open, so that none is over while its members still arrive; a copied member that has ended is counted
-as if it had ended there.  When all tasks have come, the groups are closed.  Whatever is there already is left as it is.
+as if it had ended there.  When all tasks have come, the groups are closed.  Whatever is there already is left as it is,
+and what has come once never comes again: the target notes it in the transaction that stores it, by its id, so that it
+does not matter where a copy was cut off, in which order transactions of the source end, or what has become of it since.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
-from uuid import UUID
+from uuid import NAMESPACE_OID, UUID, uuid5
 
 from tasklib.core.codec import dumps, loads
 from tasklib.storage.rows import moment, moment_text
@@ -81,10 +83,14 @@ def export_tasks(after: int) -> Operation[Exported]:
 
 
 def import_tasks(found: Exported) -> Operation[int]:
-    """Store tasks of another database with their records, except those whose id exists already; how many were new."""
+    """Store tasks of another database with their records, except those that exist or came before; how many came."""
     yield BEGIN
-    new = [str(row["id"]) for row in (yield Statement("import_tasks", {"batch": dumps(found.rows)}))]
+    fresh = yield from _mark(row["id"] for row in found.rows)
+    rows = [row for row in found.rows if row["id"] in fresh]
+    new = [str(row["id"]) for row in (yield Statement("import_tasks", {"batch": dumps(rows)}))]
     come = set(new)
+    if fresh > come:
+        yield Statement("unmark_copied", {"ids": dumps(sorted(fresh - come))})
     for name, records in (
         ("import_steps", found.steps),
         ("import_waits", found.waits),
@@ -107,8 +113,11 @@ def export_facts(after: int) -> Operation[tuple[Records, int]]:
 
 
 def import_facts(facts: Records) -> Operation[None]:
-    """Store facts of another database, to be delivered; those known already stay as they are."""
-    yield from _import("import_events", facts)
+    """Store facts of another database, to be delivered; those known already stay, those withdrawn stay withdrawn."""
+    yield BEGIN
+    keys = [_key("fact", fact["name"]) for fact in facts]
+    fresh = yield from _mark(keys)
+    yield from _import("import_events", (fact for key, fact in zip(keys, facts, strict=True) if key in fresh))
 
 
 def export_groups(after: str) -> Operation[ExportedGroups]:
@@ -122,15 +131,35 @@ def export_groups(after: str) -> Operation[ExportedGroups]:
 
 
 def import_groups(found: ExportedGroups) -> Operation[None]:
-    """Store groups that are not there, open, before their members come."""
+    """Store groups that have not come before, open, before their members come."""
     yield BEGIN
-    yield from _import("import_groups", found.groups)
-    yield from _import("import_edges", found.edges)
+    fresh = yield from _mark(group["id"] for group in found.groups)
+    yield from _import("import_groups", (group for group in found.groups if group["id"] in fresh))
+    yield from _import("import_edges", (edge for edge in found.edges if edge["group_id"] in fresh))
 
 
 def close_groups(found: ExportedGroups) -> Operation[None]:
     """Let groups be over whose members have all come; those that are closed already stay as they are."""
     yield from _import("close_groups", found.groups)
+
+
+def import_setting(kind: str, name: str, store: Callable[[], Operation[Any]] | None) -> Operation[bool]:
+    """Store a setting of another database; False if it has come before, or is there already: then `store` is None."""
+    yield BEGIN
+    fresh = yield from _mark([_key(kind, name)])
+    if not fresh or store is None:
+        return False
+    yield from store()
+    return True
+
+
+def _mark(ids: Iterable[str]) -> Operation[set[str]]:
+    """Note that these have come; those of them that had not come before."""
+    return {str(row["id"]) for row in (yield Statement("mark_copied", {"ids": dumps(list(ids))}))}
+
+
+def _key(kind: str, name: str) -> str:
+    return str(uuid5(NAMESPACE_OID, dumps([kind, name])))
 
 
 def _import(name: str, records: Iterable[Mapping[str, Any]]) -> Operation[None]:

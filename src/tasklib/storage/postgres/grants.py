@@ -34,7 +34,8 @@ _WORKFLOWS: Final = (
 )
 _READABLE: Final = (
     *("tasks", "tasklib_workers", "tasklib_claims", "tasklib_idle", "tasklib_hints", "tasklib_controls"),
-    *("tasklib_key_limits", "tasklib_worker_history", "tasklib_objectives", "tasklib_error_marks", *_WORKFLOWS),
+    *("tasklib_key_limits", "tasklib_worker_history", "tasklib_objectives", "tasklib_error_marks", "tasklib_copied"),
+    *_WORKFLOWS,
     *("tasklib_schedules", *_STATISTICS, "tasklib_migrations"),
 )
 _SUBMITTED: Final = (

@@ -446,6 +446,12 @@ CREATE TABLE {schema}.tasklib_error_marks (
     set_by   text
 );
 
+-- What copies from other databases have brought here, once and for all: a row outlives what it stands for, so that no
+-- later copy brings back what has been done or removed since.
+CREATE TABLE {schema}.tasklib_copied (
+    id uuid NOT NULL PRIMARY KEY
+);
+
 -- What has happened to members and owners of groups since it was last added up.  Rows are only inserted, so that ends of
 -- members wait for nobody; who adds them up deletes them.
 CREATE TABLE {schema}.tasklib_tallies (
@@ -813,6 +819,8 @@ COMMENT ON COLUMN {schema}.tasklib_error_marks.group_id IS 'the id of the group,
 COMMENT ON COLUMN {schema}.tasklib_error_marks.mark IS 'muted: not reported; resolved: not expected after set_at';
 COMMENT ON COLUMN {schema}.tasklib_error_marks.set_at IS 'when it was decided';
 COMMENT ON COLUMN {schema}.tasklib_error_marks.set_by IS 'who decided it, as far as known';
+COMMENT ON TABLE {schema}.tasklib_copied IS 'What copies from other databases have brought here, also if it is gone since.';
+COMMENT ON COLUMN {schema}.tasklib_copied.id IS 'of a task or a group; of a fact or a setting a hash of its kind and name';
 COMMENT ON TABLE {schema}.tasklib_edges IS 'Which tasks are before others in flows.';
 COMMENT ON COLUMN {schema}.tasklib_edges.task_id IS 'the task that comes first';
 COMMENT ON COLUMN {schema}.tasklib_edges.group_id IS 'what the later task waits for';

@@ -2,6 +2,18 @@
 -- The next tasks after a position, in insertion order, as they are stored.
 SELECT {columns}, t.group_id FROM {schema}.tasks AS t WHERE t.seq > :after::bigint ORDER BY t.seq LIMIT :limit::integer;
 
+-- name: mark_copied
+-- Note what a copy brings, for ever; which of it no copy has brought before.
+INSERT INTO {schema}.tasklib_copied (id) SELECT jsonb_array_elements_text(:ids::jsonb)::uuid
+ON CONFLICT DO NOTHING
+RETURNING id;
+
+-- name: unmark_copied
+-- Forget tasks that could not be stored, because another one holds their unique key: the next copy tries again.
+DELETE FROM {schema}.tasklib_copied AS c
+WHERE c.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid))
+    AND NOT EXISTS (SELECT FROM {schema}.tasks AS t WHERE t.id = c.id);
+
 -- name: import_tasks
 -- Store tasks as they stood elsewhere, in the order given; one whose id or live unique key exists already is left out.
 INSERT INTO {schema}.tasks (

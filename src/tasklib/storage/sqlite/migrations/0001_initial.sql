@@ -401,6 +401,11 @@ CREATE TABLE tasklib_error_marks (
     set_by   TEXT  -- who decided it, as far as known
 ) WITHOUT ROWID;
 
+CREATE TABLE tasklib_copied (
+    -- What copies from other databases have brought here, also if it is gone since.
+    id TEXT NOT NULL PRIMARY KEY  -- of a task or a group; of a fact or a setting a hash of its kind and name
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE tasklib_tallies (
     -- What has happened to children and to those who wait for them since it was last added up.
     group_id  TEXT,

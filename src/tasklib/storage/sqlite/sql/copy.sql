@@ -2,6 +2,17 @@
 -- The next tasks after a position, in insertion order, as they are stored.
 SELECT {columns}, t.group_id FROM tasks AS t WHERE t.seq > :after ORDER BY t.seq LIMIT :limit;
 
+-- name: mark_copied
+-- Note what a copy brings, for ever; which of it no copy has brought before.
+INSERT INTO tasklib_copied (id) SELECT i.value FROM json_each(:ids) AS i WHERE true
+ON CONFLICT DO NOTHING
+RETURNING id;
+
+-- name: unmark_copied
+-- Forget tasks that could not be stored, because another one holds their unique key: the next copy tries again.
+DELETE FROM tasklib_copied
+WHERE id IN (SELECT i.value FROM json_each(:ids) AS i) AND NOT EXISTS (SELECT 1 FROM tasks AS t WHERE t.id = tasklib_copied.id);
+
 -- name: import_tasks
 -- Store tasks as they stood elsewhere, in the order given; one whose id or live unique key exists already is left out.
 INSERT INTO tasks (
