@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from tasklib import AsyncTaskContext, TaskQueue
+from tasklib.storage.operations.workflows.groups import fold_groups
 from tests.chaos.conftest import StartFleet
 from tests.chaos.producer import Producer
 from tests.fixtures.waiting import eventually
@@ -70,3 +72,35 @@ def test_a_server_that_dies_loses_nothing_acknowledged_and_workers_resume(
     assert set(producer.acknowledged) <= set(fleet.history.completions())
     assert queue.count() == queue.count(state="completed"), queue.stats()
     fleet.stop()
+
+
+def test_what_a_crash_makes_the_server_forget_of_workflows_is_done_again() -> None:
+    """Deliveries and counts of children do not wait for the disk, because the event and the ends of the children do."""
+    with (
+        start(available()[0], durable=True, settings={"wal_writer_delay": "10s"}) as server,
+        TaskQueue(server.url) as queue,
+    ):
+
+        @queue.task
+        def child() -> int:
+            return 3
+
+        @queue.task
+        async def waiting(ctx: AsyncTaskContext) -> int:
+            return await ctx.wait("told", int) + await ctx.run(child.bind())
+
+        task_id = waiting.submit()
+        queue.process_batch()
+        queue.emit("told", 4)
+        server.crash()
+        server.restart()
+        queue.process_batch(1)  # to the child
+        queue.process_batch(1)  # which ends
+        while queue.database.run(fold_groups):
+            pass
+        server.crash()
+        server.restart()
+        while queue.process_batch():
+            pass
+
+        assert task_id.wait() == 7

@@ -185,6 +185,17 @@ def test_an_event_told_by_sql_is_delivered_by_a_worker(queue: Face, shipping: An
     assert finish(queue, task_id).result == {"value": "sql"}
 
 
+def test_an_event_told_by_sql_is_delivered_by_a_batch(queue: Face, shipping: Any):
+    """Also where nobody has a worker that goes on, as with a cron job, and of an emitter that died half-way."""
+    task_id = shipping.submit(4)
+    queue.process_batch()
+    queue.sql("INSERT INTO tasklib_events (name, payload) VALUES ('shipped:4', '{\"tracking\": \"sql\"}')")
+
+    queue.process_batch()
+
+    assert queue.read(task_id).result == {"value": "sql"}
+
+
 def test_an_event_that_comes_between_the_look_and_the_suspension_is_not_lost(
     queue: Face, shipping: Any, monkeypatch: pytest.MonkeyPatch
 ):

@@ -130,7 +130,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "record_more_steps": lambda: steps.try_record_steps(recorded_steps, marked=True),
         "lock_tasks": Statement("lock_tasks", {"ids": dumps(waiting)}),
         "lock_attempt": Statement("lock_attempt", {"id": waiting[0], "version": 1}),
-        "wake_tasks": Statement("wake_tasks", {"ids": dumps(waiting)}),
+        "wake_tasks": lambda: steps.wake_tasks(waiting),
         "list_parked": Statement("list_parked", {"limit": BATCH}),
         "wake_parked": Statement("wake_parked", {"batch": dumps([{"name": "type.0", "code": "x"}])}),
         "wake_for_budget": Statement("wake_for_budget", {"name": "calls"}),

@@ -12,7 +12,7 @@ import pytest
 from tasklib import AsyncTaskContext, Config, TaskQueue
 from tasklib.core.time.virtual_time import VirtualTiming
 from tasklib.storage.operations.workflows import events
-from tasklib.worker.upkeep.groups import PAUSE_SECONDS
+from tasklib.worker.upkeep.groups import SHORTEST_PAUSE
 from tests.fixtures.virtual import on_virtual_time
 
 MINUTES = 300.0
@@ -124,4 +124,4 @@ async def test_a_workflow_goes_on_as_soon_as_its_last_child_has_ended(timing: Vi
     await parent.asubmit()
     await working
     ended, went_on = moments
-    assert went_on - ended < PAUSE_SECONDS
+    assert went_on - ended < SHORTEST_PAUSE

@@ -24,6 +24,7 @@ from tasklib.storage.database import Database
 from tasklib.storage.operations import statistics, workers
 from tasklib.storage.operations.limits import pauses
 from tasklib.storage.operations.workers import Registration
+from tasklib.storage.operations.workflows.events import deliver_new
 from tasklib.storage.operations.workflows.groups import fold_groups
 from tasklib.storage.operations.workflows.steps import wake_parked
 from tasklib.worker.control import WorkerControl
@@ -301,6 +302,8 @@ class Worker:
         seen: set[str] = set()
         self._control.workflow_signals.children_ended.set()
         while limit is None or len(seen) < limit:
+            while await self._database.arun(deliver_new):  # what SQL has emitted, or a program that died before it did
+                pass
             if self._control.workflow_signals.children_ended.is_set():
                 self._control.workflow_signals.children_ended.clear()
                 while await self._database.arun(fold_groups):

@@ -6,10 +6,11 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Generic, TypeVar, cast, overload
-from uuid import UUID, uuid5
+from uuid import UUID
 
 from tasklib.core.calls.context import TaskContext
 from tasklib.core.calls.current import current_context
+from tasklib.core.member_ids import member_id
 from tasklib.core.task import NewTask
 from tasklib.core.task_id import TaskId
 from tasklib.errors import ConfigurationError
@@ -183,7 +184,7 @@ class Flow:
         """The rows of the flow as children of a workflow: each with an id of its own, however often the flow is run."""
         new = {
             node.id: replace(
-                node.call.new, id=uuid5(UUID(group), str(index)), priority=node.call.new.priority or priority
+                node.call.new, id=member_id(UUID(group), index), priority=node.call.new.priority or priority
             )
             for index, node in enumerate(self._nodes)
         }

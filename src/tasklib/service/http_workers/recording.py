@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from uuid import UUID, uuid5
+from uuid import UUID
 
 from tasklib.core.codec import encode_result, plain
+from tasklib.core.member_ids import member_id
 from tasklib.core.redaction import SECRETS_HEADER
 from tasklib.core.task import SUBMITTER_HEADER, NewTask
 from tasklib.queue.sync_async import operation
@@ -109,7 +110,7 @@ class Recording(ServicePart):
             name: value for name, value in task.headers.items() if name not in (SECRETS_HEADER, SUBMITTER_HEADER)
         }
         new = [
-            self._child(name, payload, uuid5(group, str(index)), task.priority, inherited)
+            self._child(name, payload, member_id(group, index), task.priority, inherited)
             for index, payload in enumerate(payloads, before)
         ]
         work = http_workflows.add_children(

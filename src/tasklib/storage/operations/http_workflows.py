@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from tasklib.core.lifecycle import Ending
+from tasklib.core.member_ids import new_group_id
 from tasklib.core.task import Task, TaskState
 from tasklib.errors import ClaimLost, ConfigurationError, NonDeterminism
 from tasklib.storage.operations import attempts
@@ -226,7 +227,7 @@ def find_group(attempt: Attempt, key: str) -> Operation[UUID]:
         # Only here the task is locked before its group, which does not exist yet.
         yield Statement("lock_attempt", {"id": str(attempt.task_id), "version": attempt.version})
         found = yield from _find(attempt, key, "map")
-    return uuid4() if found is None else UUID(found.value["group"])
+    return new_group_id() if found is None else UUID(found.value["group"])
 
 
 def list_children(attempt: Attempt, key: str, after: int) -> Operation[list[ChildResult]]:

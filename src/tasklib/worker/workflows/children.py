@@ -6,10 +6,11 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
-from uuid import UUID, uuid4, uuid5
+from uuid import UUID
 
 from tasklib.core.calls.groups import Group
 from tasklib.core.calls.steps import StepOptions
+from tasklib.core.member_ids import member_id, new_group_id
 from tasklib.core.task import NewTask
 from tasklib.errors import ConfigurationError, TaskFailed, WaitTimeout, seconds_of
 from tasklib.queue.groups import StoredResults
@@ -75,7 +76,7 @@ class ChildLogic(History):
         )
         if found is not None and found.state != "open":
             return self._ended_child(key, found.state, found.value, found.error, values)
-        group = str(uuid4()) if found is None else found.value["group"]
+        group = str(new_group_id()) if found is None else found.value["group"]
         rows = rows_of([self._child(call.new, group, 0)])
         if found is None:
             row = self._row(key, number, "run", digest, 0)
@@ -101,7 +102,7 @@ class ChildLogic(History):
     ) -> Logic[Group[Any]]:
         found = yield from self._find(key, "map", None)
         if found is None:
-            group = str(uuid4())
+            group = str(new_group_id())
             row = self._row(key, number, "map", None, 0)
             row |= {"until_in": seconds, "value": {"group": group}, "undo": undo}
             opened = {"id": group, "sealed": False, "max_failures": max_failures}
@@ -151,7 +152,7 @@ class ChildLogic(History):
     def _child(self, new: NewTask, group: str, index: int) -> NewTask:
         """The child as it is stored: with an id that a repeated request gives again, and its parent's priority."""
         priority = new.priority or self.context.task.priority
-        return replace(new, id=uuid5(UUID(group), str(index)), priority=priority)
+        return replace(new, id=member_id(UUID(group), index), priority=priority)
 
     @staticmethod
     def _ended_child(key: str, state: str, value: Any, error: Mapping[str, Any] | None, values: ValueType) -> Any:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from uuid import uuid4
 
 from tasklib.core.calls.groups import Group
 from tasklib.core.calls.steps import StepOptions
+from tasklib.core.member_ids import new_group_id
 from tasklib.errors import seconds_of
 from tasklib.queue.methods.flows import Flow
 from tasklib.worker.workflows.children import ChildLogic, not_completed, patience
@@ -33,7 +33,7 @@ class FlowLogic(ChildLogic):
     ) -> Logic[Group[Any]]:
         found = yield from self._find(key, "flow", None)
         if found is None:
-            group = str(uuid4())
+            group = str(new_group_id())
             row = self._row(key, number, "flow", None, 0)
             row |= {"until_in": seconds, "value": {"group": group}, "undo": undo}
             opened = {"id": group, "sealed": True, "max_failures": None}

@@ -15,7 +15,7 @@ from tasklib.core.json_schema import misfit
 from tasklib.core.lifecycle import phase_of
 from tasklib.errors import ClaimLost, ConfigurationError, InvalidPayload, InvalidTransition, TaskNotFound
 from tasklib.storage.operations.tasks import get_task
-from tasklib.storage.operations.workflows.steps import notify_woken, open_step
+from tasklib.storage.operations.workflows.steps import open_step, wake_tasks
 from tasklib.storage.rows import RowReader, json_value, moment, uuid
 from tasklib.storage.statement import BEGIN, COMMIT, DONE_BEFORE, Operation, Row, Statement, recall
 
@@ -114,7 +114,7 @@ def deliver_event(event_id: int) -> Operation[None]:
         if steps:
             yield from _lock(steps)
             yield from _fill(steps, event["payload"], event["name"])
-            yield from _wake(steps)
+            yield from wake_tasks(task_id for task_id, _ in steps)
         if len(steps) < CHUNK:  # A wait that is opened from here on sees the event by itself.
             yield Statement("mark_delivered", {"id": event_id})
         yield COMMIT
@@ -160,7 +160,7 @@ def answer_question(task_id: UUID, key: str, value: Any, sender: str | None = No
     if problem is not None:
         raise InvalidPayload.of_value("the value of the answer", [problem], field="value")
     yield from _fill([(str(task_id), key)], text, sender)
-    yield from _wake([(str(task_id), key)])
+    yield from wake_tasks([str(task_id)])
 
 
 def list_questions(limit: int = 100) -> Operation[list[dict[str, Any]]]:
@@ -210,7 +210,7 @@ def _deliver_message(event_id: int, event: Row) -> Operation[None]:
         woken.append((target, wait["key"]))
     yield Statement("mark_delivered", {"id": event_id})
     if woken:
-        yield from _wake(woken)
+        yield from wake_tasks([target])
 
 
 def _lock(steps: Sequence[tuple[str, str]]) -> Operation[None]:
@@ -220,7 +220,3 @@ def _lock(steps: Sequence[tuple[str, str]]) -> Operation[None]:
 def _fill(steps: Sequence[tuple[str, str]], value: str, note: str | None) -> Operation[None]:
     batch = dumps([{"id": task_id, "key": key} for task_id, key in sorted(steps)])
     yield Statement("fill_steps", {"batch": batch, "state": "done", "value": value, "error": None, "note": note})
-
-
-def _wake(steps: Sequence[tuple[str, str]]) -> Operation[None]:
-    yield from notify_woken((yield Statement("wake_tasks", {"ids": dumps(sorted({task_id for task_id, _ in steps}))})))

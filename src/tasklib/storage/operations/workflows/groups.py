@@ -17,7 +17,7 @@ from tasklib.errors import ClaimLost, PermissionDenied
 from tasklib.storage.operations.tasks import columns_of
 from tasklib.storage.operations.workflows.following import lock_holders, require_free_key, store_children
 from tasklib.storage.operations.workflows.retrying import begin_anew, resume_tasks
-from tasklib.storage.operations.workflows.steps import notify_woken, open_step
+from tasklib.storage.operations.workflows.steps import open_step, wake_tasks
 from tasklib.storage.rows import json_value
 from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement
 
@@ -166,7 +166,6 @@ def fold_groups() -> Operation[int]:
 
     Returns how many groups it has worked on; those that others work on are left for the next time.
     """
-    yield Statement("stop_groups_of")
     locked: list[str] = []
     tallied = [str(row["id"]) for row in (yield Statement("find_tallied", {"limit": GROUPS}))]
     if tallied:
@@ -177,6 +176,7 @@ def fold_groups() -> Operation[int]:
         if len(locked) < len(tallied):
             yield Statement("drop_orphan_tallies", {"ids": dumps(sorted(set(tallied) - set(locked)))})
         yield COMMIT
+    yield Statement("stop_groups_of")
     stopped = yield Statement("find_stopped", {"limit": GROUPS})
     for group in stopped:
         group_id, kind = str(group["id"]), group["kind"]
@@ -233,9 +233,9 @@ def _fold(group_ids: Sequence[str]) -> Operation[None]:
         for group in fired
     ]
     yield Statement("mark_groups", {"batch": dumps(marks)})
-    begun = sorted({str(group["task_id"]) for group in fired if group["kind"] != "after"})
+    begun = {str(group["task_id"]) for group in fired if group["kind"] != "after"}
     if begun:
-        yield from notify_woken((yield Statement("wake_tasks", {"ids": dumps(begun)})))
+        yield from wake_tasks(begun)
     if len(begun) < len(fired):
         yield Statement("wake_workers")
 

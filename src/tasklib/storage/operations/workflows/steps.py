@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
@@ -140,6 +140,11 @@ def list_parked(limit: int) -> Operation[list[Parked]]:
     """Workflows that wait for other code, by name, among the first `limit` that wait without an end."""
     rows = yield Statement("list_parked", {"limit": limit})
     return [Parked(row["name"], row["count"], moment(row["since"]), uuid(row["example"])) for row in rows]
+
+
+def wake_tasks(ids: Iterable[str]) -> Operation[None]:
+    """Let suspended tasks run again because something they wait for has come, and notify workers of them."""
+    yield Statement("wake_tasks", {"ids": dumps(sorted(set(ids))), "page": NOTIFIED_AT_ONCE})
 
 
 def notify_woken(rows: Sequence[Row]) -> Operation[None]:

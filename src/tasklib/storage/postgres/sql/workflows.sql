@@ -314,12 +314,21 @@ SET taken_by = :key::text, delivered_at = coalesce(e.delivered_at, :now::timesta
 WHERE e.id = :event_id::bigint;
 
 -- name: wake_tasks
--- Let suspended tasks run again because something they wait for has come; those that wait for other code stay.
-UPDATE {schema}.tasks AS t
-SET waits_for = NULL, next_retry_at = NULL, retry_count = 0, updated_at = coalesce(:now::timestamptz, now())
-WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid))
-    AND t.waits_for IS NOT NULL AND t.waits_for NOT LIKE 'code%'
-RETURNING t.seq;
+-- Let suspended tasks run again because something they wait for has come, and notify workers of them as notify_woken does;
+-- those that wait for other code stay.
+WITH woken AS (
+    UPDATE {schema}.tasks AS t
+    SET waits_for = NULL, next_retry_at = NULL, retry_count = 0, updated_at = coalesce(:now::timestamptz, now())
+    WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid))
+        AND t.waits_for IS NOT NULL AND t.waits_for NOT LIKE 'code%'
+    RETURNING t.seq
+),
+pages AS (
+    SELECT string_agg(p.seq::text, ',') AS seqs
+    FROM (SELECT w.seq, (row_number() OVER (ORDER BY w.seq) - 1) / :page::integer AS page FROM woken AS w) AS p
+    GROUP BY p.page
+)
+SELECT count(pg_notify('{channel}', 'woken:' || p.seqs)::text) AS notified FROM pages AS p;
 
 -- name: notify_woken
 -- Notify every worker that listens which tasks have been woken: one in the middle of its claims would not come by them.
@@ -357,8 +366,10 @@ ORDER BY w.task_id, w.key
 LIMIT :limit::integer;
 
 -- name: mark_delivered
--- Note that everybody who waited for an event has it.
-UPDATE {schema}.tasklib_events AS e SET delivered_at = coalesce(:now::timestamptz, now()) WHERE e.id = :id::bigint;
+-- Note that everybody who waited for an event has it.  The commit need not wait for the disk: after a crash of the server
+-- the event is there as before, and is delivered again.
+UPDATE {schema}.tasklib_events AS e SET delivered_at = coalesce(:now::timestamptz, now()) WHERE e.id = :id::bigint
+RETURNING set_config('synchronous_commit', 'off', true) AS commits;
 
 -- name: list_questions
 -- Open questions to people, the oldest first.
@@ -401,8 +412,9 @@ ON CONFLICT (id) DO NOTHING
 RETURNING id;
 
 -- name: lock_groups
--- Lock groups that nobody else works on, in the order of their ids.
-SELECT g.id FROM {schema}.tasklib_groups AS g
+-- Lock groups that nobody else works on, in the order of their ids.  The commit of what follows need not wait for the disk:
+-- after a crash of the server the tallies are there as before, and are added up again.
+SELECT g.id, set_config('synchronous_commit', 'off', true) AS commits FROM {schema}.tasklib_groups AS g
 WHERE g.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid))
 ORDER BY g.id
 FOR NO KEY UPDATE SKIP LOCKED;

@@ -245,10 +245,11 @@ UPDATE tasklib_events SET taken_by = :key, delivered_at = coalesce(delivered_at,
 
 -- name: wake_tasks
 -- Let suspended tasks run again because something they wait for has come; those that wait for other code stay.
+-- Differs by necessity: see notify_woken.
 UPDATE tasks
 SET waits_for = NULL, next_retry_at = NULL, retry_count = 0, updated_at = :now
 WHERE id IN (SELECT i.value FROM json_each(:ids) AS i) AND waits_for IS NOT NULL AND waits_for NOT LIKE 'code%'
-RETURNING seq;
+    AND :page > 0;
 
 -- name: notify_woken
 -- Differs by necessity: idle workers see by themselves that the file has changed, and every claim looks at everything.
