@@ -72,3 +72,14 @@ def test_a_session_that_is_frozen_between_two_statements_is_ended_by_the_server(
         assert connection.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("30s",)
     with TaskQueue(newest_postgres_url) as queue, queue.database.transaction() as lent:
         assert lent.connection.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("0",)
+
+
+async def test_one_after_the_other_needs_one_connection(newest_postgres_url: str) -> None:
+    with TaskQueue(newest_postgres_url) as queue:
+        queue.enqueue("job")
+        queue.enqueue("job")
+        assert queue.database._pools.blocking().get_stats()["connections_num"] == 1
+    async with TaskQueue(newest_postgres_url) as queue:
+        await queue.aenqueue("job")
+        await queue.aenqueue("job")
+        assert (await queue.database._pools.of_loop()).get_stats()["connections_num"] == 1

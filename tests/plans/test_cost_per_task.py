@@ -118,7 +118,8 @@ def test_a_claim_that_goes_on_does_not_walk_past_what_was_claimed(table: Postgre
             assert len(claimed.tasks) == BATCH
             last = claimed.last
         assert len(last) == count
-        assert table.explain(lambda: table.claim(names(count), BATCH, after=last)).buffers / BATCH <= CLAIM_PAGES
+        pages, _ = cost(table, lambda: table.claim(names(count), BATCH, after=last), CLAIM_PAGES, CLAIM_BYTES)
+        assert pages <= CLAIM_PAGES
 
 
 def test_woken_tasks_come_before_what_a_claim_goes_on_with(table: PostgresTable) -> None:
@@ -129,17 +130,18 @@ def test_woken_tasks_come_before_what_a_claim_goes_on_with(table: PostgresTable)
         f"priority = CASE WHEN seq = {first.tasks[2].seq} THEN -1 ELSE 0 END WHERE seq <= {first.tasks[2].seq}"
     )
     seqs = [task.seq for task in first.tasks[:3]]
-    before = table.explain(lambda: table.claim(names(1), BATCH, after=first.last)).buffers
+    pages, _ = cost(table, lambda: table.claim(names(1), BATCH, after=first.last), CLAIM_PAGES, CLAIM_BYTES)
+    assert pages <= CLAIM_PAGES
 
-    woken = table.explain(lambda: table.claim(names(1), BATCH, after=first.last, woken=seqs))
-    assert woken.buffers <= 30 * len(seqs)
+    most = 30 * len(seqs) / BATCH
+    pages, _ = cost(table, lambda: table.claim(names(1), BATCH, after=first.last, woken=seqs), most, CLAIM_BYTES)
+    assert pages <= most
     claimed = table.run(table.claim(names(1), BATCH, after=first.last, woken=seqs))
     assert [task.seq for task in claimed.tasks] == seqs[:2]
     assert claimed.last == first.last
     later = table.run(table.claim(names(1), BATCH, after=first.last, woken=seqs))
     assert len(later.tasks) == BATCH
     assert min(task.seq for task in later.tasks) > max(task.seq for task in first.tasks)
-    assert before / BATCH <= CLAIM_PAGES
 
 
 @pytest.fixture
