@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.simulation.link import Weather
-from tests.simulation.scenario import Act, Fault, FlowPlan, Scenario, Submission, Telling, WorkerPlan
+from tests.simulation.scenario import Act, Emission, Fault, FlowPlan, Scenario, Submission, WorkerPlan
 
 FOLDER = Path(__file__).parent / "corpus"
 PARTS: dict[str, type] = {
@@ -16,7 +16,7 @@ PARTS: dict[str, type] = {
     "submissions": Submission,
     "acts": Act,
     "faults": Fault,
-    "tellings": Telling,
+    "emissions": Emission,
     "flows": FlowPlan,
 }
 

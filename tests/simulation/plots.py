@@ -1,4 +1,4 @@
-"""What the seeds of workflows stand for: stories of steps, waits, children and budgets, and who tells them what."""
+"""What the seeds of workflows stand for: stories of steps, waits, children, budgets, and what is emitted for them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.simulation.scenario import (
     HORIZON,
     LATE,
     Act,
+    Emission,
     Fault,
     FlowPlan,
     Scenario,
     Submission,
-    Telling,
     WorkerPlan,
 )
 
@@ -61,7 +61,7 @@ def workflow_scenario(seed: int) -> Scenario:
         acts=tuple(_act(random, ("cancel",) if "late" in kinds else ACTS) for _ in range(random.choice((0, 2, 4, 8)))),
         faults=tuple(_fault(random, faults) for _ in range(random.choice((0, 1, 2, 4)))),
         weather=random.choice((CALM, CALM, DRIZZLE, LATE, FAR)),
-        tellings=tuple(_telling(random, stories) for _ in range(random.choice((2, 6, 12)))),
+        emissions=tuple(_emission(random, stories) for _ in range(random.choice((2, 6, 12)))),
         flows=tuple(_flow(random) for _ in range(random.choice((0, 0, 1, 2)))),
     )
 
@@ -125,11 +125,11 @@ def _fault(random: Random, kinds: tuple[str, ...]) -> Fault:
     )
 
 
-def _telling(random: Random, stories: tuple[Submission, ...]) -> Telling:
+def _emission(random: Random, stories: tuple[Submission, ...]) -> Emission:
     """At any time, or while a story begins to wait."""
     what = random.choice(("fact", "message", "message", "answer"))
     at = random.choice((random.uniform(0.1, HORIZON), random.choice(stories).at + random.uniform(0.0, 0.5)))
-    return Telling(at, what, random.choice(FACTS), random.randrange(1000))
+    return Emission(at, what, random.choice(FACTS), random.randrange(1000))
 
 
 def _flow(random: Random) -> FlowPlan:

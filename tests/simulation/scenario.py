@@ -59,8 +59,8 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
-    """What somebody tells workflows: a fact, a message to one of them, or an answer to its question."""
+class Emission:
+    """What somebody emits for workflows: a fact, a message to one of them, or an answer to its question."""
 
     at: float
     what: str
@@ -95,14 +95,14 @@ class Scenario:
     acts: tuple[Act, ...] = ()
     faults: tuple[Fault, ...] = ()
     schedules: tuple[dict[str, Any], ...] = ()
-    tellings: tuple[Telling, ...] = ()
+    emissions: tuple[Emission, ...] = ()
     flows: tuple[FlowPlan, ...] = ()
     weather: Weather = field(default=CALM)
 
     @property
     def has_workflows(self) -> bool:
-        """Whether somebody waits for what others tell."""
-        return bool(self.flows or self.tellings or any(each.name == "story" for each in self.submissions))
+        """Whether somebody waits for what others emit."""
+        return bool(self.flows or self.emissions or any(each.name == "story" for each in self.submissions))
 
     def random(self, purpose: str) -> Random:
         """Numbers for one purpose, which stay the same when something else is taken out."""
@@ -116,7 +116,7 @@ class Scenario:
             *self.schedules,
             *self.submissions,
             *self.flows,
-            *self.tellings,
+            *self.emissions,
             *self.acts,
             *self.faults,
             self.weather,

@@ -8,7 +8,7 @@ from tests.simulation.link import CALM
 from tests.simulation.scenario import Scenario
 from tests.simulation.world import Outcome, run
 
-PARTS = ("faults", "acts", "schedules", "remote_workers", "tellings", "flows", "submissions", "workers")
+PARTS = ("faults", "acts", "schedules", "remote_workers", "emissions", "flows", "submissions", "workers")
 MOST_RUNS = 400
 
 

@@ -19,15 +19,15 @@ from tests.simulation import people
 from tests.simulation.bodies import Stage
 from tests.simulation.checks import KEPT_SECONDS, Checker
 from tests.simulation.control import LoopTiming, controlled
+from tests.simulation.emitters import Emitters
 from tests.simulation.faults import Faults
 from tests.simulation.history import START, History
 from tests.simulation.link import BUSY_SECONDS, CALM, Link, Weather
 from tests.simulation.loop import CURRENT, Process, Spinning, Stalled, VirtualLoop
 from tests.simulation.remote import HttpService, HttpWorker
-from tests.simulation.scenario import HORIZON, Act, FlowPlan, Scenario, Submission, Telling
+from tests.simulation.scenario import HORIZON, Act, Emission, FlowPlan, Scenario, Submission
 from tests.simulation.server import Server
 from tests.simulation.stories import BODIES, UNLIMITED_BODIES
-from tests.simulation.tellers import Tellers
 from tests.simulation.truth import Truth
 from tests.simulation.workflow_checks import FACTS_KEPT_SECONDS
 
@@ -147,7 +147,7 @@ class World:
         self.remotes: dict[int, tuple[Process, HttpWorker]] = {}
         self.usual_weather = scenario.weather
         self._faults = Faults(self)
-        self._tellers = Tellers(self.checker)
+        self._emitters = Emitters(self.checker)
         self._running: dict[Process, Worker] = {}
         """Every worker that has not ended: while one drains, another may have taken its place."""
         self._starts = 0
@@ -179,8 +179,8 @@ class World:
             self.loop.call_later(fault.at, self._faults.strike, fault)
         for number, schedule in enumerate(self.scenario.schedules):
             self._at(0.5, self._add_schedule(number, schedule))
-        for number, telling in enumerate(self.scenario.tellings):
-            self._at(telling.at, self._let_tell(number, telling))
+        for number, emission in enumerate(self.scenario.emissions):
+            self._at(emission.at, self._let_emit(number, emission))
         for number, plan in enumerate(self.scenario.flows):
             self._at(plan.at, self._submit_flow(number, plan))
         if self.scenario.has_workflows:
@@ -315,20 +315,20 @@ class World:
 
         await process.spawn(add())
 
-    async def _let_tell(self, number: int, telling: Telling) -> None:
-        process, _, queue = self.connect(f"teller{number}")
-        outcome = await process.spawn(self._tellers.tell(queue, telling))
-        self.history.add(process, f"tells {telling.what} {telling.name}: {outcome}")
+    async def _let_emit(self, number: int, emission: Emission) -> None:
+        process, _, queue = self.connect(f"teller{number}")  # the name seeds its link, and the corpus keeps it
+        outcome = await process.spawn(self._emitters.emit(queue, emission))
+        self.history.add(process, f"emits {emission.what} {emission.name}: {outcome}")
 
     async def _submit_flow(self, number: int, plan: FlowPlan) -> None:
         process, _, queue = self.connect(f"flow{number}")
         self._unconfirmed += 1
-        await process.spawn(self._tellers.submit(queue, plan))
+        await process.spawn(self._emitters.submit(queue, plan))
         self._unconfirmed -= 1
 
     async def _set_budget(self) -> None:
         process, _, queue = self.connect("treasurer")
-        await process.spawn(self._tellers.budget(queue))
+        await process.spawn(self._emitters.budget(queue))
 
     async def _heal(self) -> None:
         """End all faults, and bring back what people and faults have taken away."""
@@ -347,7 +347,7 @@ class World:
         if self.scenario.has_workflows:
             self.checker.workflows.healed = self.loop.now
             helper, _, other = self.connect("helper")
-            self._tasks.append(helper.spawn(self._tellers.help(other)))
+            self._tasks.append(helper.spawn(self._emitters.help(other)))
         for number in range(len(self.scenario.workers)):
             if self.worker_process(number) is None:
                 self.start_worker(number)

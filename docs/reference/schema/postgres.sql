@@ -188,7 +188,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION {schema}.tasklib_tell() RETURNS trigger
+CREATE FUNCTION {schema}.tasklib_tally() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -837,9 +837,9 @@ CREATE TRIGGER tasks_hint_update AFTER UPDATE ON {schema}.tasks FOR EACH ROW WHE
 
 CREATE TRIGGER tasks_renamed AFTER UPDATE OF seq, name, created_at ON {schema}.tasks FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_stats_note_change();
 
-CREATE TRIGGER tasks_tell AFTER UPDATE ON {schema}.tasks FOR EACH ROW WHEN (((old.marks IS NOT NULL) AND ((old.completed_at IS NULL) <> (new.completed_at IS NULL)) AND ((old.marks # new.marks) IS DISTINCT FROM 64))) EXECUTE FUNCTION {schema}.tasklib_tell();
+CREATE TRIGGER tasks_tally AFTER UPDATE ON {schema}.tasks FOR EACH ROW WHEN (((old.marks IS NOT NULL) AND ((old.completed_at IS NULL) <> (new.completed_at IS NULL)) AND ((old.marks # new.marks) IS DISTINCT FROM 64))) EXECUTE FUNCTION {schema}.tasklib_tally();
 
-CREATE TRIGGER tasks_tell_delete AFTER DELETE ON {schema}.tasks FOR EACH ROW WHEN (((old.completed_at IS NULL) AND ((old.group_id IS NOT NULL) OR (((old.marks)::integer & 50) > 0)))) EXECUTE FUNCTION {schema}.tasklib_tell();
+CREATE TRIGGER tasks_tally_delete AFTER DELETE ON {schema}.tasks FOR EACH ROW WHEN (((old.completed_at IS NULL) AND ((old.group_id IS NOT NULL) OR (((old.marks)::integer & 50) > 0)))) EXECUTE FUNCTION {schema}.tasklib_tally();
 
 CREATE TRIGGER tasks_truncated AFTER TRUNCATE ON {schema}.tasks FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_stats_note_change();
 

@@ -84,7 +84,7 @@ CREATE TABLE tasklib_error_marks (
 ) WITHOUT ROWID;
 
 CREATE TABLE tasklib_events (
-    -- Events: INSERT INTO tasklib_events (name, payload) tells whoever waits for it, now or later.
+    -- Events: INSERT INTO tasklib_events (name, payload) notifies whoever waits for it, now or later.
     id           INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
     name         TEXT    NOT NULL CHECK (name <> '' AND length(CAST(name AS BLOB)) <= 1000),
     task_id      TEXT,  -- the one task that a message is for; NULL for a fact
@@ -122,7 +122,7 @@ CREATE TABLE tasklib_groups (
     failed       INTEGER NOT NULL DEFAULT 0,
     cancelled    INTEGER NOT NULL DEFAULT 0,
     max_failures INTEGER,
-    fired_at     TEXT,  -- when the workflow was told that all have ended, or too many failed
+    fired_at     TEXT,  -- when the workflow was notified that all have ended, or too many failed
     stopped_at   TEXT,  -- when the rest was to be cancelled
     cleared_at   TEXT  -- when the rest was cancelled
 ) STRICT, WITHOUT ROWID;
@@ -320,7 +320,7 @@ CREATE TABLE tasklib_worker_history (
     worker_id    TEXT    NOT NULL,
     host         TEXT    NOT NULL,
     pid          INTEGER NOT NULL,
-    release      TEXT,  -- the release of the code that it ran, if it was told one
+    release      TEXT,  -- the release of the code that it ran, if it was given one
     started_at   TEXT    NOT NULL,
     heartbeat_at TEXT    NOT NULL,
     ended_at     TEXT    NOT NULL,
@@ -547,7 +547,7 @@ BEGIN
     SELECT raise(ABORT, 'seq is given by the database; leave it out');
 END;
 
-CREATE TRIGGER tasks_tell AFTER UPDATE ON tasks
+CREATE TRIGGER tasks_tally AFTER UPDATE ON tasks
 WHEN (OLD.completed_at IS NULL) <> (NEW.completed_at IS NULL) AND OLD.group_id IS NOT NULL
 BEGIN
     INSERT INTO tasklib_tallies (group_id, ended, failed, cancelled)
@@ -557,7 +557,13 @@ BEGIN
     ) AS s;
 END;
 
-CREATE TRIGGER tasks_tell_after AFTER UPDATE ON tasks
+CREATE TRIGGER tasks_tally_delete AFTER DELETE ON tasks
+WHEN OLD.completed_at IS NULL AND OLD.group_id IS NOT NULL
+BEGIN
+    INSERT INTO tasklib_tallies (group_id, ended, cancelled) VALUES (OLD.group_id, 1, 1);
+END;
+
+CREATE TRIGGER tasks_tally_edges AFTER UPDATE ON tasks
 WHEN (OLD.completed_at IS NULL) <> (NEW.completed_at IS NULL) AND OLD.marks & 32 > 0
 BEGIN
     INSERT INTO tasklib_tallies (group_id, ended, failed, cancelled)
@@ -568,20 +574,14 @@ BEGIN
     WHERE e.task_id = OLD.id;
 END;
 
-CREATE TRIGGER tasks_tell_after_delete BEFORE DELETE ON tasks
+CREATE TRIGGER tasks_tally_edges_delete BEFORE DELETE ON tasks
 WHEN OLD.completed_at IS NULL AND OLD.marks & 32 > 0
 BEGIN
     INSERT INTO tasklib_tallies (group_id, ended, cancelled)
     SELECT DISTINCT e.group_id, 1, 1 FROM tasklib_edges AS e WHERE e.task_id = OLD.id;
 END;
 
-CREATE TRIGGER tasks_tell_delete AFTER DELETE ON tasks
-WHEN OLD.completed_at IS NULL AND OLD.group_id IS NOT NULL
-BEGIN
-    INSERT INTO tasklib_tallies (group_id, ended, cancelled) VALUES (OLD.group_id, 1, 1);
-END;
-
-CREATE TRIGGER tasks_tell_end AFTER UPDATE ON tasks
+CREATE TRIGGER tasks_tally_failure AFTER UPDATE ON tasks
 WHEN OLD.completed_at IS NULL AND NEW.completed_at IS NOT NULL AND NEW.state <> 'completed' AND OLD.marks & 16 > 0
 BEGIN
     INSERT INTO tasklib_tallies (task_id) VALUES (OLD.id);

@@ -125,7 +125,7 @@ _FOR_THE_LOG: Final[Mapping[type[Exception], str]] = {
     errors.DatabaseFull: "the database has no space left; the service's log says more",
     errors.PermissionDenied: "the database does not allow this; the service's log says what is missing",
 }
-"""What a caller is told of errors whose message names the database's address, user or file."""
+"""What a caller reads of errors whose message names the database's address, user or file."""
 
 
 _FIELDS: Final[Mapping[type[Exception], str]] = {errors.InvalidArguments: "payload", KeyTaken: "options.uniqueKey"}
@@ -160,10 +160,10 @@ def _detail(request: Request, error: Exception) -> str:
 
     What is wrong with the database is for the log: its address and user are nothing for callers, who may be anybody.
     """
-    for kind, told in _FOR_THE_LOG.items():
+    for kind, text in _FOR_THE_LOG.items():
         if isinstance(error, kind):
             parts_of(request).trouble_log.warn(error)
-            return told
+            return text
     said = str(error)
     return said.replace("running", "processing") if isinstance(error, errors.InvalidTransition) else said
 

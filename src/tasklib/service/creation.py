@@ -217,8 +217,8 @@ class Creation(ServicePart):
         """The submissions with the headers that tracing gives them; here, because rows are made in another context."""
         if not self.queue.senders or not submissions:
             return submissions
-        told = Sending(submissions[0].name, (), len(submissions))
-        headers = headers_from(self.queue.senders, told, stack)
+        sending = Sending(submissions[0].name, (), len(submissions))
+        headers = headers_from(self.queue.senders, sending, stack)
         return [
             replace(each, options={**each.options, "headers": {**each.options.get("headers", {}), **headers}})
             for each in submissions

@@ -30,7 +30,7 @@ MOST_WAITING: Final = 10_000
 MOST_CHANGES: Final = 200
 ENTRIES: Final = 500
 HOUR_SECONDS: Final = 3600.0
-TOLD: Final = {
+ACTION_WORDS: Final = {
     "pause": "paused",
     "resume": "resumed",
     "set_rate_limit": "set the rate limit of",
@@ -77,8 +77,8 @@ class Findings(ServicePart):
         if failures is None:
             failures = yield from errors.list_errors(None, MOST_GROUPS)
         marks = yield from errors.list_error_marks()
-        told = sorted((each for each in failures if _is_told(each, marks, clock)), key=lambda each: -each.count)
-        groups = yield from as_operation(ErrorGroups(self.queue).shown)(told[:MOST_OF_A_KIND])
+        news = sorted((each for each in failures if _is_news(each, marks, clock)), key=lambda each: -each.count)
+        groups = yield from as_operation(ErrorGroups(self.queue).shown)(news[:MOST_OF_A_KIND])
         releases: dict[str, str] = {}
         for group in groups:
             task = yield from tasks.get_task(group.example)
@@ -119,7 +119,7 @@ class Findings(ServicePart):
     achanges = changes.as_async
 
 
-def _is_told(group: ErrorGroup, marks: Mapping[str, ErrorMark], clock: datetime) -> bool:
+def _is_news(group: ErrorGroup, marks: Mapping[str, ErrorMark], clock: datetime) -> bool:
     """Whether it is new, or came again after it was resolved."""
     status = status_of(group.last_seen, marks.get(group.id))
     return status == "reopened" or (status == "open" and clock - group.first_seen <= NEW)
@@ -152,7 +152,7 @@ def _of_people(entries: Sequence[StoredEntry], since: datetime) -> Iterator[Chan
     seen: set[str | None] = set()
     for stored in entries:
         entry = stored.entry
-        if stored.at < since or entry.action not in TOLD or "refused" in entry.detail:
+        if stored.at < since or entry.action not in ACTION_WORDS or "refused" in entry.detail:
             continue
         if entry.request_id in seen:  # a long action has an entry at its beginning too
             continue
@@ -160,4 +160,4 @@ def _of_people(entries: Sequence[StoredEntry], since: datetime) -> Iterator[Chan
         what = entry.detail.get("type") or entry.target or entry.detail.get("action") or "everything"
         changed = entry.detail.get("changed")
         more = "" if changed is None else f" ({changed:,} tasks)" if isinstance(changed, int) else ""
-        yield Change(stored.at, "action", f"{entry.actor} {TOLD[entry.action]} {what}{more}")
+        yield Change(stored.at, "action", f"{entry.actor} {ACTION_WORDS[entry.action]} {what}{more}")

@@ -332,11 +332,11 @@ def _lines(text: str | None) -> tuple[LogLine, ...]:
 def _with_tracebacks(past: list[Attempt], error: str | None) -> list[Attempt]:
     """Attempts with the traceback that each shares with the one before it; the last one's is the task's error."""
     shared = error if not any(each.traceback for each in past) else None
-    told: list[Attempt] = []
+    filled: list[Attempt] = []
     for each in past:
         shared = each.traceback or shared
-        told.append(each if each.traceback or each.error is None else replace(each, traceback=shared))
-    return told
+        filled.append(each if each.traceback or each.error is None else replace(each, traceback=shared))
+    return filled
 
 
 def _history(row: Row) -> tuple[Attempt, ...]:

@@ -37,7 +37,7 @@ class ServiceManager:
         watched = address is not None and meant and microseconds.isdigit() and int(microseconds) > 0
         return cls(address, int(microseconds) / 1e6 if watched else None)
 
-    def tell(self, *words: str) -> None:
+    def notify(self, *words: str) -> None:
         """Send one datagram; a manager that cannot be reached changes nothing for the tasks."""
         if self.address is None:
             return
@@ -57,17 +57,17 @@ async def informed(
     if manager.address is None:
         yield
         return
-    telling = asyncio.ensure_future(_tell(manager, timing, is_ready, is_stopping))
+    reporting = asyncio.ensure_future(_report_states(manager, timing, is_ready, is_stopping))
     try:
         yield
     finally:
-        telling.cancel()
+        reporting.cancel()
         with suppress(asyncio.CancelledError):
-            await telling
-        manager.tell("STOPPING=1")
+            await reporting
+        manager.notify("STOPPING=1")
 
 
-async def _tell(
+async def _report_states(
     manager: ServiceManager, timing: Timing, is_ready: Callable[[], bool], is_stopping: Callable[[], bool]
 ) -> None:
     every = None if manager.watchdog_seconds is None else manager.watchdog_seconds / 2
@@ -75,11 +75,11 @@ async def _tell(
     while True:
         if not ready and is_ready():
             ready = True
-            manager.tell("READY=1", f"MAINPID={os.getpid()}")
+            manager.notify("READY=1", f"MAINPID={os.getpid()}")
         if not stopping and is_stopping():
             stopping = True
-            manager.tell("STOPPING=1")
+            manager.notify("STOPPING=1")
         if every is not None and timing.monotonic() >= next_sign:
-            manager.tell("WATCHDOG=1")
+            manager.notify("WATCHDOG=1")
             next_sign = timing.monotonic() + every
         await timing.sleep(min(LOOK_SECONDS, every or LOOK_SECONDS))

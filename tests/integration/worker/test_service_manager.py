@@ -64,8 +64,8 @@ def test_a_service_says_that_it_is_ready_lives_and_stops(
 
 
 def test_a_manager_that_is_gone_changes_nothing(tmp_path: Path) -> None:
-    ServiceManager(str(tmp_path / "nobody")).tell("READY=1")
-    ServiceManager.of({}).tell("READY=1")
+    ServiceManager(str(tmp_path / "nobody")).notify("READY=1")
+    ServiceManager.of({}).notify("READY=1")
 
 
 def test_the_watchdog_is_for_the_process_that_is_meant() -> None:

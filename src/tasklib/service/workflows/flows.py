@@ -78,8 +78,8 @@ class Flows(ServicePart):
         """Store a flow; with `once` a single time, and None if the key was used for another request."""
         check_nodes(nodes)
         with ExitStack() as stack:
-            told = Sending(nodes[0].name, (), len(nodes))
-            headers = headers_from(self.queue.senders, told, stack) if self.queue.senders else {}
+            sending = Sending(nodes[0].name, (), len(nodes))
+            headers = headers_from(self.queue.senders, sending, stack) if self.queue.senders else {}
             return await self._asubmit(name, nodes, headers, once, audit)
 
     @operation

@@ -1,4 +1,4 @@
-"""Workflows as front ends see them: their steps, children and questions; telling events and answering."""
+"""Workflows as front ends see them: their steps, children and questions; emitting events and answering."""
 
 from __future__ import annotations
 

@@ -504,7 +504,7 @@ $$;
 REVOKE EXECUTE ON FUNCTION {schema}.tasklib_undo(uuid, timestamptz) FROM PUBLIC;
 
 -- Every way in which a member can end, or come alive again, counts once, a person's own SQL too.
-CREATE FUNCTION {schema}.tasklib_tell() RETURNS trigger LANGUAGE plpgsql
+CREATE FUNCTION {schema}.tasklib_tally() RETURNS trigger LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     step  integer := 1;
@@ -539,16 +539,16 @@ BEGIN
     RETURN NULL;
 END
 $$;
-REVOKE EXECUTE ON FUNCTION {schema}.tasklib_tell() FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION {schema}.tasklib_tally() FROM PUBLIC;
 -- Not for members that the statement itself has counted, which it says by flipping 64 in their marks (complete_members).
-CREATE TRIGGER tasks_tell AFTER UPDATE ON {schema}.tasks
+CREATE TRIGGER tasks_tally AFTER UPDATE ON {schema}.tasks
     FOR EACH ROW WHEN (
         OLD.marks IS NOT NULL AND (OLD.completed_at IS NULL) <> (NEW.completed_at IS NULL)
         AND OLD.marks # NEW.marks IS DISTINCT FROM 64
-    ) EXECUTE FUNCTION {schema}.tasklib_tell();
-CREATE TRIGGER tasks_tell_delete AFTER DELETE ON {schema}.tasks
+    ) EXECUTE FUNCTION {schema}.tasklib_tally();
+CREATE TRIGGER tasks_tally_delete AFTER DELETE ON {schema}.tasks
     FOR EACH ROW WHEN (OLD.completed_at IS NULL AND (OLD.group_id IS NOT NULL OR OLD.marks & 50 > 0))
-    EXECUTE FUNCTION {schema}.tasklib_tell();
+    EXECUTE FUNCTION {schema}.tasklib_tally();
 
 -- What a task has recorded goes with it.  Its groups are only named: groups are locked before tasks, so who adds up tallies
 -- removes them, with their members.  An edge stays while a task waits for the end of the one that is gone.
@@ -750,7 +750,7 @@ COMMENT ON COLUMN {schema}.tasklib_workers.info IS 'what it reports with its hea
 COMMENT ON COLUMN {schema}.tasklib_workers.owner IS 'the token that registered it over HTTP; NULL for a worker on the database itself';
 COMMENT ON TABLE {schema}.tasklib_worker_history IS 'Worker instances that have ended, for a week.';
 COMMENT ON COLUMN {schema}.tasklib_worker_history.ended_at IS 'when it stopped, or was declared dead';
-COMMENT ON COLUMN {schema}.tasklib_worker_history.release IS 'the release of the code that it ran, if it was told one';
+COMMENT ON COLUMN {schema}.tasklib_worker_history.release IS 'the release of the code that it ran, if it was given one';
 COMMENT ON COLUMN {schema}.tasklib_worker_history.ending IS 'stopped: in order; lost: it was killed or stopped answering';
 COMMENT ON COLUMN {schema}.tasklib_worker_history.tasks IS 'how many tasks it held then, which others run again';
 COMMENT ON TABLE {schema}.tasklib_claims IS 'Which tasks each worker instance holds, as of its last claim.';
@@ -798,7 +798,7 @@ COMMENT ON COLUMN {schema}.tasklib_groups.task_id IS 'the workflow';
 COMMENT ON COLUMN {schema}.tasklib_groups.key IS 'its step that waits';
 COMMENT ON COLUMN {schema}.tasklib_groups.total IS 'children stored so far';
 COMMENT ON COLUMN {schema}.tasklib_groups.sealed IS 'no more will come';
-COMMENT ON COLUMN {schema}.tasklib_groups.fired_at IS 'when the workflow was told that all have ended, or too many failed';
+COMMENT ON COLUMN {schema}.tasklib_groups.fired_at IS 'when the workflow was notified that all have ended, or too many failed';
 COMMENT ON COLUMN {schema}.tasklib_groups.stopped_at IS 'when the rest was to be cancelled';
 COMMENT ON COLUMN {schema}.tasklib_groups.cleared_at IS 'when the rest was cancelled';
 COMMENT ON COLUMN {schema}.tasklib_groups.run_if IS 'of what is before a task: how that must end for it to run';
@@ -835,9 +835,9 @@ COMMENT ON COLUMN {schema}.tasklib_tallies.task_id IS 'a workflow that ended wit
 COMMENT ON TABLE {schema}.tasklib_waits IS 'Which open steps wait for which events.';
 COMMENT ON COLUMN {schema}.tasklib_waits.event IS 'its name';
 COMMENT ON COLUMN {schema}.tasklib_waits.task_id IS 'the workflow';
-COMMENT ON TABLE {schema}.tasklib_events IS 'Events: INSERT INTO tasklib_events (name, payload) tells whoever waits for it, now or later.';
+COMMENT ON TABLE {schema}.tasklib_events IS 'Events: INSERT INTO tasklib_events (name, payload) notifies whoever waits for it, now or later.';
 COMMENT ON COLUMN {schema}.tasklib_events.payload IS 'any JSON value, which ctx.wait returns';
-COMMENT ON COLUMN {schema}.tasklib_events.sender IS 'who told it, as far as known';
+COMMENT ON COLUMN {schema}.tasklib_events.sender IS 'who emitted it, as far as known';
 COMMENT ON COLUMN {schema}.tasklib_events.task_id IS 'the one task that a message is for; NULL for a fact';
 COMMENT ON COLUMN {schema}.tasklib_events.delivered_at IS 'when those who waited for it had it; NULL: not yet';
 COMMENT ON COLUMN {schema}.tasklib_events.taken_by IS 'the step that took a message';

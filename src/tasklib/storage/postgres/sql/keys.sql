@@ -186,7 +186,7 @@ ORDER BY p.priority DESC, p.due_at;
 -- name: set_key_limit
 -- Let at most so many tasks of a concurrency key, or with the empty key of every other, run at once; 0 is unlimited.
 -- With a name those of this name alone, which are then counted apart from the others of their key.
-WITH told AS (
+WITH stored AS (
     INSERT INTO {schema}.tasklib_key_limits AS l (name, key, max_running)
     SELECT :name::text, :key::text, :count::integer WHERE :count::integer IS NOT NULL
     ON CONFLICT (name, key) DO UPDATE SET max_running = excluded.max_running

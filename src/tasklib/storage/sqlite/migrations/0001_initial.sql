@@ -191,7 +191,7 @@ CREATE TABLE tasklib_worker_history (
     worker_id    TEXT    NOT NULL,
     host         TEXT    NOT NULL,
     pid          INTEGER NOT NULL,
-    release      TEXT,  -- the release of the code that it ran, if it was told one
+    release      TEXT,  -- the release of the code that it ran, if it was given one
     started_at   TEXT    NOT NULL,
     heartbeat_at TEXT    NOT NULL,
     ended_at     TEXT    NOT NULL,
@@ -324,7 +324,7 @@ CREATE TABLE tasklib_waits (
 CREATE INDEX tasklib_waits_task ON tasklib_waits (task_id);
 
 CREATE TABLE tasklib_events (
-    -- Events: INSERT INTO tasklib_events (name, payload) tells whoever waits for it, now or later.
+    -- Events: INSERT INTO tasklib_events (name, payload) notifies whoever waits for it, now or later.
     id           INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
     name         TEXT    NOT NULL CHECK (name <> '' AND length(CAST(name AS BLOB)) <= 1000),
     task_id      TEXT,  -- the one task that a message is for; NULL for a fact
@@ -356,7 +356,7 @@ CREATE TABLE tasklib_groups (
     failed       INTEGER NOT NULL DEFAULT 0,
     cancelled    INTEGER NOT NULL DEFAULT 0,
     max_failures INTEGER,
-    fired_at     TEXT,  -- when the workflow was told that all have ended, or too many failed
+    fired_at     TEXT,  -- when the workflow was notified that all have ended, or too many failed
     stopped_at   TEXT,  -- when the rest was to be cancelled
     cleared_at   TEXT  -- when the rest was cancelled
 ) STRICT, WITHOUT ROWID;
@@ -417,7 +417,7 @@ CREATE TABLE tasklib_tallies (
 ) STRICT;
 CREATE INDEX tasklib_tallies_group ON tasklib_tallies (group_id);
 
-CREATE TRIGGER tasks_tell AFTER UPDATE ON tasks
+CREATE TRIGGER tasks_tally AFTER UPDATE ON tasks
 WHEN (OLD.completed_at IS NULL) <> (NEW.completed_at IS NULL) AND OLD.group_id IS NOT NULL
 BEGIN
     INSERT INTO tasklib_tallies (group_id, ended, failed, cancelled)
@@ -426,7 +426,7 @@ BEGIN
         SELECT iif(NEW.completed_at IS NULL, -1, 1) AS step, iif(NEW.completed_at IS NULL, OLD.state, NEW.state) AS state
     ) AS s;
 END;
-CREATE TRIGGER tasks_tell_after AFTER UPDATE ON tasks
+CREATE TRIGGER tasks_tally_edges AFTER UPDATE ON tasks
 WHEN (OLD.completed_at IS NULL) <> (NEW.completed_at IS NULL) AND OLD.marks & 32 > 0
 BEGIN
     INSERT INTO tasklib_tallies (group_id, ended, failed, cancelled)
@@ -436,7 +436,7 @@ BEGIN
     ) AS s
     WHERE e.task_id = OLD.id;
 END;
-CREATE TRIGGER tasks_tell_end AFTER UPDATE ON tasks
+CREATE TRIGGER tasks_tally_failure AFTER UPDATE ON tasks
 WHEN OLD.completed_at IS NULL AND NEW.completed_at IS NOT NULL AND NEW.state <> 'completed' AND OLD.marks & 16 > 0
 BEGIN
     INSERT INTO tasklib_tallies (task_id) VALUES (OLD.id);
@@ -525,12 +525,12 @@ BEGIN
         WINDOW latest AS (ORDER BY s.number DESC, s.started_at DESC, s.key DESC)
     ) AS b;
 END;
-CREATE TRIGGER tasks_tell_delete AFTER DELETE ON tasks
+CREATE TRIGGER tasks_tally_delete AFTER DELETE ON tasks
 WHEN OLD.completed_at IS NULL AND OLD.group_id IS NOT NULL
 BEGIN
     INSERT INTO tasklib_tallies (group_id, ended, cancelled) VALUES (OLD.group_id, 1, 1);
 END;
-CREATE TRIGGER tasks_tell_after_delete BEFORE DELETE ON tasks
+CREATE TRIGGER tasks_tally_edges_delete BEFORE DELETE ON tasks
 WHEN OLD.completed_at IS NULL AND OLD.marks & 32 > 0
 BEGIN
     INSERT INTO tasklib_tallies (group_id, ended, cancelled)

@@ -1,4 +1,4 @@
-"""People and programs who tell workflows what they wait for, and flows that are submitted."""
+"""People and programs who emit what workflows wait for, and flows that are submitted."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from tasklib import (
 from tasklib.storage.operations.workflows import events
 from tests.simulation.checks import Checker
 from tests.simulation.plots import FACTS
-from tests.simulation.scenario import FlowPlan, Telling
+from tests.simulation.scenario import Emission, FlowPlan
 from tests.simulation.stories import BUDGET, BURST, RATE, node
 
 AGAIN = (DatabaseUnavailable, DatabaseBusy)
 PAUSE = 0.5
 
 
-class Tellers:
+class Emitters:
     """Tells what a scenario says, and at the end whatever anybody still waits for."""
 
     def __init__(self, checker: Checker) -> None:
         self._checker = checker
         self._numbers = itertools.count(1)
 
-    async def tell(self, queue: TaskQueue, telling: Telling) -> str:
+    async def emit(self, queue: TaskQueue, emission: Emission) -> str:
         """Tell it once, as a person would; returns what came of it."""
         known = sorted(row.id for row in self._checker.rows.values() if row.name == "story")
         try:
-            match telling.what:
+            match emission.what:
                 case "fact":
-                    return str(await queue.aemit(telling.name, {"fact": telling.name}))
+                    return str(await queue.aemit(emission.name, {"fact": emission.name}))
                 case "message" if known:
-                    await self._send(queue, known[telling.which % len(known)])
+                    await self._send(queue, known[emission.which % len(known)])
                 case "answer":
                     for question in (await queue.database.arun(events.list_questions))[:1]:
-                        await queue.aanswer(question["task_id"], question["key"], telling.which)
+                        await queue.aanswer(question["task_id"], question["key"], emission.which)
         except (StorageError, TaskNotFound, InvalidTransition, ConfigurationError) as error:
             return type(error).__name__
         return "done"
