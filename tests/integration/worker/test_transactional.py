@@ -405,6 +405,22 @@ async def test_renewal_and_cancel_reach_a_task_while_it_has_its_transaction(open
     assert (task.state, task.attempts, bank.entries()) == ("cancelled", 1, [])
 
 
+def test_what_returns_after_its_timeout_is_undone(bank: Bank) -> None:
+    """On SQLite the end of an abandoned thread cannot be recorded while the thread has the only writer."""
+
+    def act(ctx: TaskContext) -> Steps:
+        yield bank.write(ctx, "one")
+        with suppress(asyncio.CancelledError):
+            yield ctx.wait_cancelled(PATIENCE) if bank.kind == "def" else asyncio.Event().wait()
+        return "late"
+
+    bank.define(act, timeout_seconds=0.05)
+    task = bank.run_job(max_attempts=1)
+
+    assert (task.state, task.result, bank.entries()) == ("failed", None, [])
+    assert "TaskTimeout" in (task.error or "")
+
+
 HOLD_COMMITS = """
     CREATE FUNCTION wait_for_gate() RETURNS trigger LANGUAGE plpgsql
     AS $$ BEGIN PERFORM pg_advisory_xact_lock_shared(77); RETURN NULL; END $$;

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from typing import Any, Final, Protocol
+from uuid import UUID
 
 from tasklib.core.calls.base_exceptions import is_interrupt, uncarried
 from tasklib.core.calls.context import Progress, TaskContext, context_class
@@ -25,7 +26,7 @@ from tasklib.core.retry import RetryPolicy
 from tasklib.core.task import LogLine
 from tasklib.core.time.timing import Timer, Timing
 from tasklib.definition import Definition, secrets_of
-from tasklib.errors import TaskTimeout
+from tasklib.errors import ClaimLost, TaskTimeout
 from tasklib.storage.database import Database
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.call import Committed
@@ -246,6 +247,13 @@ class Attempt:
         if not self.is_ended:
             self._runner.abandoned(self)
             self.end(self.stopped())
+
+    def refuse_late(self) -> None:
+        """Raise if a result counts no more, so that the transaction it belongs to is undone."""
+        if self.is_ended:
+            raise ClaimLost(UUID(self.task.id), self.task.version)
+        if self.stop_reason is StopReason.TIMED_OUT:
+            raise TaskTimeout(self.task.timeout_seconds or 0)
 
     def returned(self, result: Any) -> Ended:
         """How an attempt ended whose function has returned."""

@@ -79,7 +79,13 @@ class Caller:
         self._max_result_bytes = max_result_bytes
         self._run_async = run_async
 
-    def prepare(self, definition: Definition, task: ClaimedTask, context: TaskContext) -> Callable[[], Any]:
+    def prepare(
+        self,
+        definition: Definition,
+        task: ClaimedTask,
+        context: TaskContext,
+        refuse_late: Callable[[], None] = lambda: None,
+    ) -> Callable[[], Any]:
         """The call to make: it blocks, or returns an awaitable for a coroutine function.
 
         The stored arguments are converted here, so that one that does not fit is this task's failure alone.
@@ -91,7 +97,7 @@ class Caller:
         call = functools.partial(function, *args, **kwargs)
         if definition.options.transactional:
             run = self._transactional_async if definition.is_async else self._transactional
-            return functools.partial(run, call, task, context)
+            return functools.partial(run, call, task, context, refuse_late)
         return functools.partial(_plain_async if definition.is_async else _plain, call, context)
 
     def function_of(self, definition: Definition, context: TaskContext | HasContext) -> Callable[..., Any]:
@@ -102,16 +108,21 @@ class Caller:
             return with_dependencies_async(definition, context, self._queue.timing)
         return with_dependencies(definition, context, self._run_async or run_on_this_loop())
 
-    def _transactional(self, call: Callable[[], Any], task: ClaimedTask, context: TaskContext) -> Any:
+    def _transactional(
+        self, call: Callable[[], Any], task: ClaimedTask, context: TaskContext, refuse_late: Callable[[], None]
+    ) -> Any:
         database = self._queue.database
         with _TransactionalCall(task, self._queue.timing) as attempt, database.transaction() as transaction:
             attempt.begun = True
             with joined(context, database, transaction):
                 result = call()
+            refuse_late()
             transaction.run(lambda: self._complete(task, result, attempt.started, context))
         return COMMITTED
 
-    async def _transactional_async(self, call: Callable[[], Any], task: ClaimedTask, context: TaskContext) -> Any:
+    async def _transactional_async(
+        self, call: Callable[[], Any], task: ClaimedTask, context: TaskContext, refuse_late: Callable[[], None]
+    ) -> Any:
         database = self._queue.database
         attempt = _TransactionalCall(task, self._queue.timing)
 
@@ -120,6 +131,7 @@ class Caller:
                 attempt.begun = True
                 with joined(context, database, transaction), attempt.noting():
                     result = await call()
+                refuse_late()
                 attempt.returned = True
                 await transaction.arun(lambda: self._complete(task, result, attempt.started, context))
 
