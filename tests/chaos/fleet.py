@@ -18,6 +18,7 @@ import psutil
 
 from tests.chaos.history import History
 from tests.chaos.ledger import Ledger
+from tests.fixtures import python
 from tests.fixtures.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +48,7 @@ class Service:
     def workers(self) -> list[int]:
         """The pids of its worker processes."""
         with suppress(psutil.NoSuchProcess):
-            return [child.pid for child in psutil.Process(self.pid).children()]
+            return [child.pid for child in psutil.Process(self.pid).children() if child.name() != python.NURSERY]
         return []
 
     def signal(self, number: signal.Signals) -> None:
@@ -59,7 +60,7 @@ class Service:
 
 
 class Fleet:
-    """Every process of one test: found again by a mark in its environment, even when its parent is gone."""
+    """Every process of one test: found again by its environment or its log, even when its parent is gone."""
 
     def __init__(self, url: str, folder: Path, *, history_url: str | None = None, **settings: float | str) -> None:
         self.url = url
@@ -100,7 +101,7 @@ class Fleet:
         command = [sys.executable, "-m", "tasklib", "worker", "tests.chaos.program", "--processes", str(processes)]
         environment = self._environment | ({"DATABASE_URL": url} if url else {})
         with open(log_path, "wb") as log:
-            process = subprocess.Popen(
+            process = python.popen(
                 [*within, *command, *options],
                 cwd=ROOT,
                 env=environment,
@@ -127,7 +128,17 @@ class Fleet:
 
     def processes(self, kind: Kind | None = None) -> list[psutil.Process]:
         """Those that are alive."""
-        return [process for process in self._marked() if kind is None or kind_of(process) == kind]
+        return [process for process in self._marked() if kind is None or self.kind_of(process) == kind]
+
+    def kind_of(self, process: psutil.Process) -> Kind:
+        """What a process of the fleet is; one that is gone by now was a child."""
+        if any(service.pid == process.pid for service in self.services):
+            return "supervisor"
+        try:
+            command = [process.name(), *process.cmdline()]
+        except psutil.Error:
+            return "child"
+        return "worker" if command[0] == "tasklib" or command[2:5] == ["-m", "tasklib", "worker"] else "child"
 
     def open_gate(self) -> None:
         """Let every task that waits for it end."""
@@ -154,8 +165,16 @@ class Fleet:
     def _marked(self) -> Iterator[psutil.Process]:
         for process in psutil.process_iter():
             with suppress(psutil.Error):
-                if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(RUN) == self._run:
+                if process.status() != psutil.STATUS_ZOMBIE and self._is_marked(process):
                     yield process
+
+    def _is_marked(self, process: psutil.Process) -> bool:
+        # One that began as a fork shows the environment of what it was forked from, but writes to the same log.
+        if process.environ().get(RUN) == self._run:
+            return True
+        with suppress(OSError):
+            return Path(os.readlink(f"/proc/{process.pid}/fd/2")).parent == self._folder
+        return False
 
 
 def effect_sql(url: str) -> str:
@@ -164,17 +183,6 @@ def effect_sql(url: str) -> str:
         return "INSERT INTO chaos_effects (task_id) VALUES (?)"
     schema = dict(parse_qsl(urlsplit(url).query)).get("schema", "public")
     return f"INSERT INTO {schema}.chaos_effects (task_id) VALUES (%s)"
-
-
-def kind_of(process: psutil.Process) -> Kind:
-    """What a process of a fleet is; one that is gone by now was a child."""
-    try:
-        command = process.cmdline()
-    except psutil.Error:
-        return "child"
-    if "--processes" in command:
-        return "supervisor"
-    return "worker" if command[1:4] == ["-m", "tasklib", "worker"] else "child"
 
 
 def pid_works(log: str, pid: int) -> bool:

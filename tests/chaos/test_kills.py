@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from tests.chaos.conftest import StartFleet
-from tests.chaos.fleet import Fleet, Kind, kind_of
+from tests.chaos.fleet import Fleet, Kind
 from tests.chaos.producer import Producer
 from tests.fixtures.waiting import eventually
 
@@ -65,7 +65,7 @@ def kill_one(fleet: Fleet, chance: random.Random, chances: dict[Kind, int] | Non
         victims = fleet.processes(kind) or fleet.processes("worker")
         try:
             victim = chance.choice(sorted(victims, key=lambda p: p.pid))
-            kind = kind_of(victim)
+            kind = fleet.kind_of(victim)
             victim.kill()
             # A zombie until its parent has collected it, which may be nobody we know.
             eventually(lambda victim=victim: not victim.is_running() or victim.status() == psutil.STATUS_ZOMBIE)

@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psutil
 
-from tasklib import TaskQueue
+from tasklib import Task, TaskQueue
 from tasklib.worker import Worker, WorkerSettings
 from tests.fixtures.waiting import PATIENCE
 
-OURS = re.compile(r"processes\.child_main|processes/orphan_killer\.py")
+OURS = re.compile(r"child_main|processes/orphan_killer\.py")
 
 
 @contextmanager
@@ -55,6 +56,13 @@ def working(queue: TaskQueue, concurrency: int = 2, **settings: Any) -> Iterator
     assert not thread.is_alive()
 
 
+def read(queue: TaskQueue, task_id: UUID) -> Task:
+    """The task, which must exist."""
+    task = queue.get(task_id)
+    assert task is not None
+    return task
+
+
 def pids_in(file: Path) -> list[int]:
     """The processes that tasks have written down."""
     return [int(line) for line in file.read_text().split()] if file.exists() else []
@@ -82,6 +90,6 @@ def started_by(pid: int) -> set[int]:
     found = set()
     for child in psutil.Process(pid).children():
         with suppress(psutil.NoSuchProcess):
-            if child.status() == psutil.STATUS_ZOMBIE or OURS.search(" ".join(child.cmdline())):
+            if child.status() == psutil.STATUS_ZOMBIE or OURS.search(" ".join([child.name(), *child.cmdline()])):
                 found.add(child.pid)
     return found

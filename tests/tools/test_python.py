@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tasklib import TaskQueue
 from tests.fixtures import python
 
 LOOK = """
@@ -28,7 +29,19 @@ print(json.dumps({
 }, sort_keys=True))
 sys.stderr.write("said\\n")
 """
-FORMS = [["-c", LOOK], ["look.py"], ["-m", "look"]]
+NAMES = """
+from pathlib import Path
+import tasklib
+
+@tasklib.task(isolation="process")
+def name() -> list[str]:
+    found, pid = [], "self"
+    while len(found) < 4:
+        found.append(Path(f"/proc/{pid}/comm").read_text().strip())
+        pid = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+    return found
+"""
+FORMS = [["-c", LOOK], ["look.py"], ["-m", "look"], ["-P", "-m", "look"]]
 
 pytestmark = pytest.mark.skipif(python.OWN_INTERPRETER, reason="every interpreter is started anew")
 
@@ -43,9 +56,10 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("session", [False, True])
 def test_it_is_given_what_it_would_be_given(folder: Path, form: list[str], session: bool) -> None:
     command = [sys.executable, *form, "one", "two"]
-    environment = {**os.environ, "COLOUR": "blue", "PYTHONPATH": str(folder / "more")}
+    environment = {**os.environ, "COLOUR": "blue", "PYTHONPATH": f"{folder / 'more'}{os.pathsep}{folder}"}
     environment |= {"PYTHONUNBUFFERED": "1"} if session else {}
-    options = {"cwd": folder, "env": environment, "start_new_session": session}
+    passed = os.pipe()
+    options = {"cwd": folder, "env": environment, "start_new_session": session, "pass_fds": passed}
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
 
     said = []
@@ -53,6 +67,8 @@ def test_it_is_given_what_it_would_be_given(folder: Path, form: list[str], sessi
         with start(command, **options, **pipes, text=True) as process:
             out, err = process.communicate("hello")
             said.append(json.loads(out) | {"err": err, "code": process.returncode})
+    for file in passed:
+        os.close(file)
 
     assert said[1] == said[0]
 
@@ -81,6 +97,26 @@ def test_it_is_a_child_that_can_be_signalled_and_waited_for() -> None:
         assert process.poll() is None
         process.send_signal(signal.SIGTERM)
         assert process.wait() == -signal.SIGTERM
+
+
+@pytest.mark.backends("sqlite-file")
+def test_what_a_worker_starts_is_forked_too(tmp_path: Path, database_url: str) -> None:
+    (tmp_path / "names.py").write_text(NAMES)
+    command = [sys.executable, "-m", "tasklib", "worker", "names", "--processes", "1", "--database-url", database_url]
+    with TaskQueue(database_url) as queue:
+        task_id = queue.enqueue("name")
+        worker = python.popen(command, cwd=tmp_path)
+        try:
+            task = queue.wait(task_id, timeout=180)
+        finally:
+            worker.terminate()
+            assert worker.wait() == 0
+
+    # The child process, the worker process, its supervisor, and the test.
+    assert task.result is not None
+    *ours, outside = task.result["value"]
+    assert ours == ["child_main", "tasklib", "tasklib"]
+    assert outside == Path("/proc/self/comm").read_text().strip()
 
 
 def test_two_are_not_alike() -> None:

@@ -13,12 +13,13 @@ from uuid import UUID
 import pytest
 
 from tasklib import Config, ManualClock, Middleware, Task, TaskContext, TaskQueue, TaskState
+from tests.fixtures import python
 from tests.fixtures.queues import open_queue
 from tests.fixtures.waiting import eventually
 from tests.programs import process_tasks as tasks
-from tests.programs.processes import exists, started_by, working
+from tests.programs.processes import exists, read, started_by, working
 
-pytestmark = pytest.mark.backends("postgres-newest")
+pytestmark = [pytest.mark.backends("postgres-newest"), pytest.mark.usefixtures("forked_children")]
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 
@@ -38,12 +39,6 @@ def run(queue: TaskQueue, name: str, **kwargs: Any) -> Task:
     task_id = queue.enqueue(name, kwargs)
     queue.process_batch()
     return read(queue, task_id)
-
-
-def read(queue: TaskQueue, task_id: UUID) -> Task:
-    task = queue.get(task_id)
-    assert task is not None
-    return task
 
 
 def value_of(task: Task) -> Any:
@@ -90,6 +85,7 @@ PAYLOADS: dict[str, tuple[str, Any]] = {
 def ended(newest_schema: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Task]]:
     """The tasks of PAYLOADS after one attempt of each, all in the same few child processes."""
     with pytest.MonkeyPatch.context() as patch:
+        python.fork_what_workers_start(patch.setattr)
         patch.setenv("PROCESS_TASKS_URL", newest_schema)
         patch.setenv("PROCESS_TASKS_FOLDER", str(tmp_path_factory.mktemp("processes")))
         config = Config(database_url=newest_schema, base_retry_delay_seconds=60, retry_jitter=0)

@@ -9,19 +9,18 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import psutil
 import pytest
 
-from tasklib import Config, ManualClock, Task, TaskQueue, TaskState
+from tasklib import Config, ManualClock, TaskQueue, TaskState
 from tests.fixtures import python
 from tests.fixtures.queues import Face, open_queue
 from tests.fixtures.waiting import eventually
 from tests.programs import process_tasks as tasks
-from tests.programs.processes import exists, members_of, pids_in, started_by, working
+from tests.programs.processes import exists, members_of, pids_in, read, started_by, working
 
-pytestmark = pytest.mark.backends("sqlite-file")
+pytestmark = [pytest.mark.backends("sqlite-file"), pytest.mark.usefixtures("forked_children")]
 
 
 @pytest.fixture
@@ -45,12 +44,6 @@ def nothing_left() -> Iterator[None]:
     before = started_by(os.getpid())
     yield
     assert started_by(os.getpid()) <= before
-
-
-def read(queue: TaskQueue, task_id: UUID) -> Task:
-    task = queue.get(task_id)
-    assert task is not None
-    return task
 
 
 def running_in(pid_file: Path, count: int = 1) -> list[int]:
@@ -218,55 +211,6 @@ def test_sigterm_from_a_service_manager_leaves_the_decision_to_the_worker(queue:
     assert (task.state, task.attempts) == (TaskState.COMPLETED, 1)
 
 
-# Memory
-
-
-def test_the_memory_limit_is_named_when_the_function_reaches_it(queue: TaskQueue) -> None:
-    task_id = queue.enqueue("eat_memory", max_attempts=1)
-    queue.process_batch()
-
-    task = read(queue, task_id)
-    assert task.state is TaskState.FAILED
-    assert task.error is not None
-    assert "MemoryError" in task.error
-    assert task.error.endswith("memory limit of 300 MiB reached")
-
-
-def test_the_memory_limit_is_named_when_the_process_dies_of_it(queue: TaskQueue) -> None:
-    task_id = queue.enqueue("die_of_memory", max_attempts=1)
-    queue.process_batch()
-
-    task = read(queue, task_id)
-    assert task.state is TaskState.BURIED
-    assert task.error is not None
-    assert task.error.endswith("memory limit of 300 MiB reached")
-
-
-def test_a_worker_can_limit_every_process(queue: TaskQueue) -> None:
-    task_id = queue.enqueue("eat", {"mib": 400}, max_attempts=1)
-    with working(queue, memory_limit_mb=350):
-        task = queue.wait(task_id)
-
-    assert "memory limit of 350 MiB reached" in str(task.error)
-
-
-def test_a_limit_below_what_python_needs_is_named_with_the_remedy(queue: TaskQueue) -> None:
-    task_id = queue.enqueue("eat", {"mib": 1}, max_attempts=1)
-    with working(queue, memory_limit_mb=1):
-        task = queue.wait(task_id, 60)
-
-    assert task.state is TaskState.FAILED
-    assert "its memory limit is 1 MiB, and it had used " in str(task.error)
-    assert str(task.error).endswith("give memory_limit_mb or --memory-limit more than that")
-
-
-def test_tasks_of_different_limits_share_no_process(queue: TaskQueue) -> None:
-    with working(queue, concurrency=1):
-        states = [queue.wait(queue.enqueue(name, max_attempts=1)).state for name in ("where", "eat_memory", "where")]
-
-    assert states == [TaskState.COMPLETED, TaskState.FAILED, TaskState.COMPLETED]
-
-
 # With the worker
 
 
@@ -299,7 +243,8 @@ def test_processes_end_with_a_worker_that_is_killed(
     worker = python.popen([sys.executable, "-m", "tests.programs.process_worker", "2"], start_new_session=True)
     try:
         pids = running_in(pid_file, 3 if name == "have_child" else 1)
-        started = {child.pid for child in psutil.Process(worker.pid).children(recursive=True)} | set(pids)
+        below = psutil.Process(worker.pid).children(recursive=True)
+        started = {child.pid for child in below if child.name() != python.NURSERY} | set(pids)
     finally:
         worker.kill()
         worker.wait()

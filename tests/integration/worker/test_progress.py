@@ -74,6 +74,7 @@ def test_the_last_report_is_on_the_row_of_a_task_that_has_ended(queue: TaskQueue
     ]
 
 
+@pytest.mark.usefixtures("forked_children")
 @pytest.mark.backends("sqlite-file", "postgres-newest")
 def test_it_is_also_that_of_a_child_process(database_url: str) -> None:
     with TaskQueue(database_url, registry=process_tasks.queue.registry) as queue:

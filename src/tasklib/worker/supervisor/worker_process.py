@@ -9,9 +9,9 @@ import asyncio
 import logging
 import os
 import signal
-import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from subprocess import DEVNULL, Popen
 from typing import Any
 from uuid import UUID
 
@@ -50,11 +50,11 @@ class WorkerProcess:
         self._channel, theirs = SupervisorChannel.pair()
         with theirs:
             # A session of its own: the terminal's Ctrl-C reaches only the supervisor, and one signal its children too.
-            self._process = subprocess.Popen(
+            self._process = Popen(
                 command,
                 env={**environment, VARIABLE: f"{theirs.fileno()}:{self._channel.running.descriptor}:{restarts}"},
                 pass_fds=[theirs.fileno(), self._channel.running.descriptor],
-                stdin=subprocess.DEVNULL,
+                stdin=DEVNULL,
                 start_new_session=True,
             )
         self.heartbeat = HeartbeatProxy(self._channel, databases, self, timing)
