@@ -46,9 +46,10 @@ test-frameworks: setup  ## run the tests of integrations on every supported vers
 	@$(VENV) -m tools.frameworks $(ARGS)
 
 # The type checkers take longest and come first; `make check-sql` runs one alone.
-CHECKS := types pyright interface format lint imports sql sqlplace timing testtime docs generated dashboard
+CHECKS := types pyright typing interface format lint imports sql sqlplace timing testtime docs generated dashboard
 types     := mypy
 pyright   := pyright --warnings
+typing    := python -m tools.check_typing
 interface := python -m tools.check_interface
 format    := ruff format --check --quiet .
 lint      := ruff check --quiet .
@@ -64,6 +65,9 @@ dashboard := python -m tools.dashboard check
 check:  ## check format, lint, types, import direction, SQL, docs and generated files
 	@$(MAKE) --no-print-directory --keep-going -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync) $(CHECKS:%=check-%) \
 	|| { echo "Remedy for check-format, and some of check-lint: make format"; exit 1; }
+
+# mypy then finds in its cache what it has to know of the package.
+check-typing: check-types
 
 # `pyright --verifytypes` looks for the package with the first python on the PATH.
 .PHONY: $(CHECKS:%=check-%)

@@ -50,7 +50,7 @@ class Page:
 
 
 def main(site: Path) -> None:
-    """Build the site; end with status 1 where a link is dead or something is loaded from elsewhere."""
+    """Build the site; end with status 1 where a link is dead, something is loaded from elsewhere or a name is missing."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "docs"
         stage(source)
@@ -58,6 +58,7 @@ def main(site: Path) -> None:
         built = build(Path(folder), pages)
         add_markdown(source, pages, built)
         refuse_external(built)
+        refuse_missing_names(built)
         shutil.rmtree(site, ignore_errors=True)
         shutil.copytree(built, site)
     print(f"{len(pages)} pages in {os.path.relpath(site)}")
@@ -179,6 +180,21 @@ def refuse_external(site: Path) -> None:
         found = [url for url in EXTERNAL.findall(page.read_text("utf-8")) if "localhost" not in url]
         if found:
             sys.exit(f"{page.relative_to(site)} loads {found[0]}; a site that is read offline must not.")
+
+
+def public_names() -> list[str]:
+    """What the pages made from signatures must hold."""
+    return [name for name in tasklib.__all__ if callable(getattr(tasklib, name))]
+
+
+def refuse_missing_names(site: Path) -> None:
+    """Every public name has its signature, which shows what a method returns and not the generator behind it."""
+    reference = "".join(page.read_text("utf-8") for page in (site / "api").rglob("index.html"))
+    missing = [name for name in public_names() if f"tasklib.{name}" not in reference]
+    if "Operation[" in reference:
+        sys.exit("A signature shows the generator behind a method; tools/docs_signatures.py has not seen it.")
+    if missing:
+        sys.exit(f"The pages made from signatures have no signature of: {', '.join(missing)}")
 
 
 if __name__ == "__main__":
