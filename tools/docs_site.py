@@ -50,7 +50,7 @@ class Page:
 
 
 def main(site: Path) -> None:
-    """Build the site; end with status 1 where a link is dead, something is loaded from elsewhere or a name is missing."""
+    """Build the site; status 1 where a link is dead, something is loaded from elsewhere or a name is missing."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "docs"
         stage(source)

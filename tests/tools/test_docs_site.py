@@ -36,7 +36,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, form: str) -> Path:
         if form == "short":
             patch.setattr(docs_site, "stage", lambda source: write(source, SHORT))
             patch.setattr(docs_site, "api_pages", lambda _: [])
-            patch.setattr(docs_site, "public_names", lambda: [])
+            patch.setattr(docs_site, "public_names", list)
         docs_site.main(site)
     return site
 
