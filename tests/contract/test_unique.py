@@ -58,6 +58,20 @@ def test_replace_without_a_holder_is_a_plain_submission(queue: Face):
     assert queue.enqueue("job", unique_key="k", on_conflict="replace").created
 
 
+@pytest.mark.parametrize("on_conflict", ["return", "raise"])
+@pytest.mark.parametrize("phase", sorted(WAITING))
+def test_a_task_past_its_expiry_holds_its_key_against_nobody(queue: Face, phase: Phase, on_conflict: str):
+    old = queue.task_in(phase, unique_key="k", expires_at=queue.now + timedelta(days=2))
+    queue.advance(3 * 86_400)
+
+    answer = queue.enqueue("job", {"n": 2}, unique_key="k", on_conflict=on_conflict)
+
+    ended = queue.read(old.id)
+    assert (answer == old.id, answer.created, queue.read(answer).state) == (False, True, TaskState.PENDING)
+    assert (ended.state, ended.completed_at, ended.attempts) == (TaskState.CANCELLED, queue.now, old.attempts)
+    assert "Expired" in (ended.error or "")
+
+
 def test_replace_of_a_running_task_raises_and_changes_nothing(queue: Face):
     running = queue.task_in(Phase.RUNNING, unique_key="k")
     before = queue.bytes_of(running.id)

@@ -193,6 +193,16 @@ def _settle_conflicts(
 def _settle(task: NewTask, found: Sequence[Row]) -> Operation[TaskId | None]:
     holder: Mapping[str, Any] = found[0]
     existing, key = uuid(holder["id"]), task.unique_key or ""
+    if holder["expired"] and task.on_conflict != "replace":
+        try:
+            yield Statement("expire_holder", {"id": str(existing)})
+        except PermissionDenied as error:
+            raise PermissionDenied(
+                f"task {existing} has the unique key {key!r} and will not run any more, because its expires_at has passed; "
+                f"ending it, which frees the key, is for a worker that defines {task.name!r}, or for a role with its rights: "
+                f"this one may not ({error})"
+            ) from error
+        return None
     match task.on_conflict:
         case "return":
             return TaskId(existing, created=False)

@@ -43,7 +43,7 @@ _SUBMITTED: Final = (
     "timeout_seconds, unique_key, concurrency_key"
 )
 """What a submission consists of; the place in the order of insertion is not its to choose."""
-_FOUND: Final = "id, seq, name, state, created_at, live_key, unique_key, due_at, marks"
+_FOUND: Final = "id, seq, name, state, created_at, live_key, unique_key, due_at, expires_at, marks"
 """What the holder of a unique key is found by."""
 RIGHTS: Final[Mapping[Duty, Mapping[str, str]]] = {
     # Stores tasks and finds the holder of a unique key; reads no arguments, results or errors.

@@ -158,18 +158,35 @@ SELECT s.id, s.created_at FROM stored AS s;
 {inserted_batch}
 ON CONFLICT (id) DO NOTHING;
 
+-- fragment: has_expired
+t.state <> 'running' AND t.expires_at <= coalesce(:now::timestamptz, now())
+
 -- name: find_live_keys
 -- The live task holding each unique key asked for, and the task of each id, whichever exists.
-SELECT t.id, t.name, t.live_key, t.state, t.marks, k.id AS asked
-FROM jsonb_to_recordset(:keys::jsonb) AS k (id uuid, name text, unique_key text)
-CROSS JOIN LATERAL (SELECT x.id, x.name, x.live_key, x.state, x.marks FROM {schema}.tasks AS x WHERE x.id = k.id LIMIT 1) AS t
-UNION
-SELECT t.id, t.name, t.live_key, t.state, t.marks, k.id AS asked
+SELECT t.id, t.name, t.live_key, t.state, t.marks, {has_expired} AS expired, k.id AS asked
 FROM jsonb_to_recordset(:keys::jsonb) AS k (id uuid, name text, unique_key text)
 CROSS JOIN LATERAL (
-    SELECT x.id, x.name, x.live_key, x.state, x.marks FROM {schema}.tasks AS x
+    SELECT x.id, x.name, x.live_key, x.state, x.marks, x.expires_at FROM {schema}.tasks AS x WHERE x.id = k.id LIMIT 1
+) AS t
+UNION
+SELECT t.id, t.name, t.live_key, t.state, t.marks, {has_expired} AS expired, k.id AS asked
+FROM jsonb_to_recordset(:keys::jsonb) AS k (id uuid, name text, unique_key text)
+CROSS JOIN LATERAL (
+    SELECT x.id, x.name, x.live_key, x.state, x.marks, x.expires_at FROM {schema}.tasks AS x
     WHERE x.name = k.name AND x.live_key = k.unique_key LIMIT 1
 ) AS t;
+
+-- name: expire_holder
+-- End a waiting task whose expiry has passed, as a claim would, so that its unique key is free.
+WITH changed AS (
+    UPDATE {schema}.tasks AS t
+    SET state = 'cancelled', completed_at = c.now, error = 'Expired: not started before expires_at', next_retry_at = NULL,
+        waits_for = NULL, updated_at = c.now
+    FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c
+    WHERE t.id = :id::uuid AND t.state <> 'running' AND t.completed_at IS NULL AND t.expires_at <= c.now
+    RETURNING t.id, t.watched
+)
+SELECT CASE WHEN h.watched THEN pg_notify('{channel}', 'done:' || h.id)::text END AS notified FROM changed AS h;
 
 -- name: replace_task
 -- Rewrite a waiting task in place under the same id; no row means that it is not waiting any more.

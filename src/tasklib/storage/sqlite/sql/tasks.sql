@@ -161,15 +161,25 @@ ON CONFLICT (id) DO NOTHING;
 {inserted_batch}
 ON CONFLICT (id) DO NOTHING;
 
+-- fragment: has_expired
+t.state <> 'running' AND t.expires_at <= :now
+
 -- name: find_live_keys
 -- The live task holding each unique key asked for, and the task of each id, whichever exists.
-SELECT t.id, t.name, t.live_key, t.state, t.marks, k.value ->> 'id' AS asked
+SELECT t.id, t.name, t.live_key, t.state, t.marks, {has_expired} AS expired, k.value ->> 'id' AS asked
 FROM json_each(:keys) AS k
 JOIN tasks AS t ON t.id = k.value ->> 'id'
 UNION
-SELECT t.id, t.name, t.live_key, t.state, t.marks, k.value ->> 'id' AS asked
+SELECT t.id, t.name, t.live_key, t.state, t.marks, {has_expired} AS expired, k.value ->> 'id' AS asked
 FROM json_each(:keys) AS k
 JOIN tasks AS t ON t.name = k.value ->> 'name' AND t.live_key = k.value ->> 'unique_key';
+
+-- name: expire_holder
+-- End a waiting task whose expiry has passed, as a claim would, so that its unique key is free.
+UPDATE tasks
+SET state = 'cancelled', completed_at = :now, error = 'Expired: not started before expires_at', next_retry_at = NULL,
+    waits_for = NULL, updated_at = :now
+WHERE id = :id AND state <> 'running' AND completed_at IS NULL AND expires_at <= :now;
 
 -- name: replace_task
 -- Rewrite a waiting task in place under the same id; no row means that it is not waiting any more.
