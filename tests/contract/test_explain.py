@@ -74,6 +74,24 @@ def test_a_worker_that_knew_it_and_fell_silent_is_named(bench: Bench) -> None:
     assert "w7 knew them and stopped answering 42 s ago" in bench.text(task_id)
 
 
+def test_a_worker_that_stops_takes_nothing(bench: Bench) -> None:
+    who = bench.worker("crawl", worker_id="w7", concurrency=2)
+    bench.queue.database.run(lambda: workers.beat(who.instance, {"stopping": True}))
+    task_id = bench.queue.enqueue("crawl")
+    assert bench.codes(task_id) == ["no_worker"]
+    assert "no worker takes tasks named 'crawl' any more: w7 ends" in bench.text(task_id)
+
+
+def test_another_instance_of_the_same_worker_id_runs_nothing_of_a_silent_one(bench: Bench) -> None:
+    silent = bench.worker("crawl", worker_id="w7", timeout=30)
+    task_id = bench.queue.enqueue("crawl")
+    bench.claim(silent)
+    bench.clock.advance(42)
+    bench.worker("crawl", worker_id="w7", timeout=30)
+    assert bench.codes(task_id) == ["worker_silent"]
+    assert "worker w7 stopped answering 42 s ago" in bench.text(task_id)
+
+
 def test_a_task_that_is_not_due(bench: Bench) -> None:
     bench.worker("crawl")
     task_id = bench.queue.enqueue("crawl", delay_seconds=42)

@@ -108,6 +108,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "append_log": lambda: attempts.append_log({one: [LogLine(1, 0.1, "INFO", "line")] for one in held}),
         "list_held": lambda: workers.list_held(instance),
         "unmark_copied": Statement("unmark_copied", {"ids": dumps(waiting)}),
+        "find_instance_of": Statement("find_instance_of", {"id": waiting[0]}),
         "count_held_of": Statement("count_held_of", {"name": "type.0"}),
         "list_timed": Statement("list_timed"),
         "find_recorded": Statement("find_recorded", {"batch": recorded}),

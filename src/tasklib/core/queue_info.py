@@ -88,6 +88,12 @@ class WorkerInfo:
     """Its own limits by task name, as of its last heartbeat: `max_running`, `rate`, `tokens`."""
     release: str | None = None
     """The release of the code it runs; None if it was not told."""
+    stopping: bool = False
+    """Whether it lets its last tasks end and takes no more, as of its last heartbeat."""
+
+    def takes(self, name: str) -> bool:
+        """Whether it claims tasks of this name."""
+        return self.alive and not self.stopping and name in self.names
 
 
 @dataclass(frozen=True, slots=True)

@@ -285,6 +285,7 @@ def worker_from_row(row: Row) -> WorkerInfo:
         retention=info.get("retention", ""),
         limits=info.get("limits", {}),
         release=info.get("release"),
+        stopping=bool(info.get("stopping")),
     )
 
 

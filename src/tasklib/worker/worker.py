@@ -148,6 +148,7 @@ class Worker:
             "stuck_threads": len(self._runner.stuck),
             "retention": self._queue.config.retention,
             "release": self._queue.config.release,
+            "stopping": self._control.is_stopping,
             **self._selection.worker_info(),
         }
         # Handlers may be added while it runs, as tq(...) does.
@@ -325,7 +326,7 @@ class Worker:
         """Drain and sign off.  If the database did not confirm every release, the instance stays registered: other
         workers recover the rest when its heartbeat is overdue."""
         try:
-            await self._drain(claimer)
+            await self._drain(instance, claimer)
             signed_off = True
         except (TimeoutError, TaskLibError) as error:
             reason = str(error) or f"it has not answered for {RECORD_SECONDS:g} s"
@@ -339,14 +340,18 @@ class Worker:
             await self._or_log(lambda: self._database.arun(lambda: workers.forget_worker(instance.id)))
         log.info("worker %s stopped", self.worker_id)
 
-    async def _drain(self, claimer: Claimer) -> None:
+    async def _drain(self, instance: Instance, claimer: Claimer) -> None:
         """Leave nothing held: drop tasks that are no longer ours, let the others finish within the grace, release the
         rest."""
         held, finisher = self._runner.held, self._runner.finisher
         if claimer.unregistered:
             self._drop_everything()
         held.give_back(finisher)
+        # Told at once, so that nobody is told until the next heartbeat that this worker will start a task.
+        report = own_task(self._report_stopping(instance)) if held.running else None
         await self._let_finish(self._settings.grace_seconds)
+        if report is not None:
+            report.cancel()
         for attempt in list(held.running.values()):
             attempt.stop(StopReason.RELEASED)
         given_up = self._timing.monotonic() + 2 * UNWIND_SECONDS
@@ -362,6 +367,9 @@ class Worker:
             await finisher.flush()
             if not claimer.unregistered:
                 await claimer.release_strays()
+
+    async def _report_stopping(self, instance: Instance) -> None:
+        await self._or_log(lambda: self._database.arun(lambda: workers.beat(instance.id, self.worker_info())))
 
     async def _let_finish(self, seconds: float) -> None:
         """Wait until nothing runs, for at most the grace, or until a second stop asks to end now."""

@@ -180,6 +180,28 @@ def test_a_worker_in_a_thread_ends_when_its_event_is_set(queue: TaskQueue, early
     assert not queue.workers()
 
 
+async def test_a_worker_that_stops_says_so_before_its_next_heartbeat(queue: TaskQueue) -> None:
+    begun, end, stop = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def last() -> None:
+        begun.set()
+        await end.wait()
+
+    async def reasons() -> list[str]:
+        return [reason.code for reason in (await queue.aexplain(waiting)).reasons]
+
+    queue.register_handler("last", last)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(queue.arun(concurrency=2, stop=stop))
+        await queue.aenqueue("last")
+        await begun.wait()
+        stop.set()
+        waiting = await queue.aenqueue("last", delay_seconds=3600)
+        await aeventually(lambda: queue.workers()[0].stopping)
+        assert await reasons() == ["delayed", "no_worker"]
+        end.set()
+
+
 async def test_run_inside_an_event_loop_names_arun(queue: TaskQueue) -> None:
     with pytest.raises(ConfigurationError, match=r"await queue\.arun"):
         queue.run()

@@ -135,6 +135,8 @@ class Evidence:
     """The tasks of its flow that are before it."""
     question: str | None = None
     """What it asks a person."""
+    held_by: UUID | None = None
+    """The worker instance that runs it: another one may have the same `worker_id`."""
 
 
 def explain(seen: Evidence) -> Explanation:
@@ -164,7 +166,7 @@ def _waiting(seen: Evidence) -> Iterator[Reason]:
         yield _not_due(task, due, left)
     for pause in seen.pauses:
         yield _paused(pause)
-    able = [worker for worker in seen.workers if worker.alive and task.name in worker.names]
+    able = [worker for worker in seen.workers if worker.takes(task.name)]
     if not able:
         yield _nobody(seen)
     if left > 0:
@@ -269,12 +271,16 @@ def _nobody(seen: Evidence) -> Reason:
     alive = [worker for worker in seen.workers if worker.alive]
     silent = [worker for worker in seen.workers if not worker.alive and name in worker.names]
     known = ", ".join(f"{worker.worker_id} ({_listed(worker.names) or 'no tasks'})" for worker in alive[:5])
+    stopping = [worker.worker_id for worker in alive if name in worker.names]
     text = f"no live worker knows tasks named {name!r} (workers seen: {known or 'none'})"
+    if stopping:
+        text = f"no worker takes tasks named {name!r} any more: {_some(stopping)} ends when what it runs has ended"
     if silent:
         text += f"; {silent[0].worker_id} knew them and stopped answering {_ago(seen, silent[0])} ago"
     evidence = {
         "workers": [worker.worker_id for worker in alive],
         "silent": [worker.worker_id for worker in silent],
+        "stopping": stopping,
     }
     return Reason("no_worker", text, evidence, "start a worker whose code defines or handles this name")
 
@@ -378,7 +384,8 @@ def _queued(seen: Evidence, able: Sequence[WorkerInfo], *, ready: bool) -> Itera
 def _running(seen: Evidence) -> Iterator[Reason]:
     task = seen.task
     lease = (task.locked_until - seen.now).total_seconds() if task.locked_until else 0.0
-    holder = next((worker for worker in seen.workers if worker.worker_id == task.worker_id), None)
+    same = [worker for worker in seen.workers if worker.worker_id == task.worker_id]
+    holder = next((worker for worker in same if seen.held_by in (None, worker.instance)), None)
     evidence = {"worker_id": task.worker_id, "locked_until": task.locked_until, "started_at": task.started_at}
     if task.cancel_requested_at is not None:
         yield Reason("cancelling", "it is running and was asked to stop", {"since": task.cancel_requested_at})

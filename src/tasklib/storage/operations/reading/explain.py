@@ -31,7 +31,7 @@ def gather_evidence(task_id: UUID) -> Operation[Evidence]:
             limits.append(LimitSeen(limit, holders))
     ahead = 0
     if task.state in (TaskState.PENDING, TaskState.FAILED) and task.due_at is not None:
-        able = [worker for worker in workers if worker.alive and task.name in worker.names]
+        able = [worker for worker in workers if worker.takes(task.name)]
         known = {name for worker in able for name in worker.names} - {pause.name for pause in paused}
         names = sorted(known | {task.name})
         counting = {"id": str(task_id), "names": dumps(names), "limit": MAX_AHEAD + 1}
@@ -41,13 +41,17 @@ def gather_evidence(task_id: UUID) -> Operation[Evidence]:
     if any(task.name in worker.limits for worker in workers):
         rows = yield Statement("count_held_of", {"name": task.name})
         running = {uuid(row["instance"]): row["running"] for row in rows}
+    held = (yield Statement("find_instance_of", {"id": str(task_id)})) if task.state is TaskState.RUNNING else ()
     waiting = "" if task.waits_for is None else task.waits_for
     children = (yield from _children(task_id)) if waiting.startswith("children") else None
     before = (yield from _before(task_id)) if waiting.startswith("prerequisites") else ()
     question = (yield from _question(task_id, waiting.partition(" ")[2])) if waiting.startswith("answer") else None
     budgets = (yield Statement("find_shortage", {"id": str(task_id)})) if task.waits_for is not None else ()
     shortages = [Shortage(**row) for row in budgets]
-    return Evidence(task, clock, pauses, workers, limits, key, ahead, running, children, shortages, before, question)
+    return Evidence(
+        *(task, clock, pauses, workers, limits, key, ahead, running, children, shortages, before, question),
+        held_by=uuid(held[0]["instance"]) if held else None,
+    )
 
 
 def _children(task_id: UUID) -> Operation[Children | None]:

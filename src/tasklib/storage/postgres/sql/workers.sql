@@ -155,6 +155,14 @@ WHERE :name::text IN ('', t.name)
 ORDER BY t.seq
 LIMIT :limit::integer;
 
+-- name: find_instance_of
+-- The instance that runs a task; the limit makes every plan look the task up first.
+SELECT h.instance
+FROM (SELECT x.seq, x.version FROM {schema}.tasks AS x WHERE x.id = :id::uuid AND x.state = 'running' LIMIT 1) AS t
+CROSS JOIN {schema}.tasklib_claims AS h
+CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
+WHERE held.seq = t.seq AND held.version = t.version;
+
 -- name: count_held_of
 -- How many tasks of a name each instance runs.
 SELECT h.instance, count(*) AS running

@@ -114,6 +114,12 @@ WHERE :name IN ('', t.name)
 ORDER BY t.seq
 LIMIT :limit;
 
+-- name: find_instance_of
+-- The instance that runs a task.
+SELECT h.instance
+FROM tasks AS t CROSS JOIN tasklib_claims AS h CROSS JOIN json_each(h.seqs) AS held
+WHERE t.id = :id AND t.state = 'running' AND held.value = t.seq AND h.versions ->> held.key = t.version;
+
 -- name: count_held_of
 -- How many tasks of a name each instance runs.
 SELECT h.instance, count(*) AS running
