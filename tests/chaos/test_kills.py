@@ -22,7 +22,7 @@ class Size:
 
 
 SIZES = [
-    pytest.param(Size(tasks=200, kills=4), id="short"),
+    pytest.param(Size(tasks=120, kills=4), id="short"),
     pytest.param(Size(tasks=100_000, kills=200), id="long", marks=[pytest.mark.chaos, pytest.mark.timeout(7200)]),
 ]
 SERVICES = 2
