@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -33,6 +34,26 @@ def test_a_worker_stores_what_its_tasks_declare(queue: Face) -> None:
     (limit,) = queue.limits()
     assert (limit.name, limit.rate, limit.burst, limit.max_running) == ("mail", 5, 10, 3)
     assert (limit.tokens, limit.is_declared("rate"), limit.is_declared("max_running")) == (10, True, True)
+
+
+@pytest.mark.parametrize("limit", ["max_running", "max_concurrency"])
+def test_rows_of_a_former_name_are_under_the_limits_too(queue: Face, limit: str) -> None:
+    running, most = 0, 0
+
+    @queue.plain.task(name="mail", aliases=("post",), **{limit: 1})
+    async def mail() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+
+    for _ in range(3):
+        queue.enqueue("post")
+
+    while queue.plain.process_batch():
+        pass
+    assert (most, queue.count(state="completed")) == (1, 3)
 
 
 def test_tasks_without_a_declaration_have_no_limit(queue: Face) -> None:

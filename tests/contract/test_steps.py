@@ -624,12 +624,13 @@ def test_arguments_that_new_code_refuses_park_a_task_that_has_steps(queue: Face,
     assert calls == [1]
 
 
-def test_a_worker_with_other_code_wakes_what_is_parked(queue: Face, monkeypatch: pytest.MonkeyPatch):
-    @queue.task(max_retries=0)
+@pytest.mark.parametrize("name", ["workflow", "former"])
+def test_a_worker_with_other_code_wakes_what_is_parked(queue: Face, name: str):
+    @queue.task(max_retries=0, aliases=("former",))
     async def workflow(ctx: AsyncTaskContext) -> str:
         return "ran"
 
-    task_id = workflow.submit()
+    task_id = queue.enqueue(name)
     queue.sql(f"UPDATE tasks SET waits_for = 'code other', marks = 4 WHERE id = '{task_id}'")
 
     assert finish(queue, task_id).result == {"value": "ran"}

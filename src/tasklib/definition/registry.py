@@ -74,6 +74,10 @@ class Registry:
         """Name and definition of each task, without aliases."""
         return list(self._definitions.items())
 
+    def items_by_any_name(self) -> list[tuple[str, Definition]]:
+        """Every name and alias, with its definition."""
+        return list(self._by_any_name.items())
+
     def __iter__(self) -> Iterator[Definition]:
         return iter(list(self._definitions.values()))
 

@@ -232,10 +232,11 @@ class Worker:
             names=tuple(names),
             info=self.worker_info(),
         )
-        declared = {each.name: each.options.declared_limits for each in self._queue.registry}
+        defined = self._queue.registry.items_by_any_name()
+        declared = {name: each.options.declared_limits for name, each in defined}
         await self._database.arun(lambda: pauses.declare_limits(declared))
         await self._database.arun(lambda: workers.register_worker(registration))
-        code = {each.name: code_hash(each.function) for each in self._queue.registry if each.name in names}
+        code = {name: code_hash(each.function) for name, each in defined if name in names}
         await self._database.arun(lambda: wake_parked(code))
         log.info("worker %s started, %d names known", self.worker_id, len(names))
         if not names:

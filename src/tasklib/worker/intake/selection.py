@@ -47,9 +47,9 @@ class TaskSelection:
         return {**({"limits": limits} if limits else {}), **({"secrets": secrets} if secrets else {})}
 
     def _declared_limits(self) -> dict[str, int]:
-        """The declared `max_concurrency` of each task that has one."""
+        """The declared `max_concurrency` of each task that has one, for rows of its former names too."""
         return {
             name: definition.options.max_concurrency
-            for name, definition in self._registry.items()
+            for name, definition in self._registry.items_by_any_name()
             if definition.options.max_concurrency is not None
         }
