@@ -54,9 +54,11 @@ async def create_schedule(request: Request, body: CreateTask) -> Schedule:
     allow_creation(request, [body])
     repeat, options = body.options.repeat, body.options
     assert repeat is not None
-    unfit = [name for name in ("unique_key", "expires_at") if getattr(options, name) is not None]
-    if unfit:
-        raise Refused(400, "invalid-request", "not allowed for a repeated task", field=f"options.{unfit[0]}")
+    unfit = {"uniqueKey": options.unique_key, "expiresAt": options.expires_at}
+    for name, given in unfit.items():
+        if given is not None:
+            detail = f"options.{name}: is not possible for a repeated task; leave it out"
+            raise Refused(400, "invalid-request", detail, field=f"options.{name}")
     decided = {
         "task": body.type,
         "kwargs": body.payload,

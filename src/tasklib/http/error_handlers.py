@@ -68,6 +68,8 @@ async def _on_http(request: Request, error: Exception) -> JSONResponse:
         case 405:
             detail = f"{path} does not take {request.method}; see GET {_description(request)}"
             return problem(405, kind, detail, headers={"Allow": ", ".join(_methods(request))})
+        case 400 if error.detail == UNREADABLE_BODY and isinstance(error.__cause__, UnicodeDecodeError):
+            return problem(400, "invalid-request", "the body is not text in UTF-8: send it so, and not compressed")
         case 400 if error.detail == UNREADABLE_BODY:
             detail = (
                 f"the body cannot be read: nest it at most {MAX_DEPTH} deep, and write integers of fewer digits as text"

@@ -87,6 +87,7 @@ BAD_BODIES: list[tuple[Any, str | None]] = [
     ({"type": "job", "options": {"uniqueKey": "\u0000"}}, "options.uniqueKey"),
     ({"type": "job", "options": {"onConflict": "explode"}}, "options.onConflict"),
     ({"type": "job", "options": {"tags": ["a"]}}, "options.tags"),
+    ({"type": "job", "options": {"repeat": {"every": 5}, "uniqueKey": "k"}}, "options.uniqueKey"),
     ({"type": "job", "payload": {"text": "a\u0000b"}}, "payload"),
     ([], None),
     ("text", None),
@@ -373,6 +374,7 @@ def test_an_unknown_route_or_method_is_a_problem(http: Client) -> None:
         ('{"type":', "the body is not JSON: Expecting value at character 8"),
         ("", "send a JSON object, with the header Content-Type: application/json"),
         ("[]", "send a JSON object, with the header Content-Type: application/json"),
+        (b'{"type": "caf\xe9"}', "the body is not text in UTF-8: send it so, and not compressed"),
         ('{"type": "job", "option": {}}', "option: is not known here; see GET /openapi.json"),
         (
             '{"type": "job", "options": {"maxAttempts": 0}}',
@@ -380,7 +382,7 @@ def test_an_unknown_route_or_method_is_a_problem(http: Client) -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_a_body_is_said_plainly(http: Client, body: str, detail: str) -> None:
+def test_what_is_wrong_with_a_body_is_said_plainly(http: Client, body: str | bytes, detail: str) -> None:
     refused = http.request("POST", "/api/tasks", content=body, headers={"Content-Type": "application/json"})
     assert (refused.status_code, refused.json()["detail"]) == (400, detail)
 
