@@ -199,7 +199,7 @@ def _settle(task: NewTask, found: Sequence[Row]) -> Operation[TaskId | None]:
         except PermissionDenied as error:
             raise PermissionDenied(
                 f"task {existing} has the unique key {key!r} and will not run any more, because its expires_at has "
-                f"passed; ending it, which frees the key, is for a worker that defines {task.name!r} or for a role with "
+                f"passed; ending it, which frees the key, is for a worker that defines {task.name!r} or a role with "
                 f"its rights: this one may not ({error})"
             ) from error
         return None
