@@ -29,6 +29,8 @@ class Kind:
     priority: int = 0
     foreign: bool = False
     """Of types that the worker does not know."""
+    waits_for: str | None = None
+    """What a workflow waits for, without a slot and without an end."""
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -50,6 +52,7 @@ KINDS = {
     "higher": Kind("01900000-0000-7000-8002-", +24, priority=5),
     "foreign": Kind("01900000-0000-7000-8003-", -2, foreign=True),
     "due": Kind("01900000-0000-7000-8004-", -1),
+    "suspended": Kind("01900000-0000-7000-8005-", -2, priority=5, waits_for="event shipped"),
 }
 
 
@@ -66,7 +69,7 @@ def due_ids(count: int, start: int = 1) -> list[str]:
 POSTGRES = """
 INSERT INTO tasks (
     id, name, priority, state, scheduled_at, created_at, updated_at, kwargs,
-    started_at, completed_at, version, attempts, result, finished_by
+    started_at, completed_at, version, attempts, result, finished_by, waits_for, marks
 )
 SELECT
     (%(prefix)s || lpad(to_hex(n), 12, '0'))::uuid,
@@ -78,7 +81,8 @@ SELECT
     jsonb_build_object('n', n, 'to', 'someone@example.com'),
     CASE WHEN %(ended)s THEN c.second END, CASE WHEN %(ended)s THEN c.second END,
     %(ended)s::boolean::integer, %(ended)s::boolean::integer,
-    CASE WHEN %(ended)s THEN jsonb_build_object('value', n) END, CASE WHEN %(ended)s THEN 'worker-1' END
+    CASE WHEN %(ended)s THEN jsonb_build_object('value', n) END, CASE WHEN %(ended)s THEN 'worker-1' END,
+    %(waits_for)s::text, CASE WHEN %(waits_for)s::text IS NOT NULL THEN 4 END
 FROM generate_series(1, %(rows)s) AS n CROSS JOIN (SELECT %(second)s::timestamp AT TIME ZONE 'UTC' AS second) AS c
 """
 
@@ -86,7 +90,7 @@ SQLITE = """
 WITH RECURSIVE series (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM series WHERE n < :rows)
 INSERT INTO tasks (
     id, name, priority, state, scheduled_at, created_at, updated_at, kwargs,
-    started_at, completed_at, version, attempts, result, finished_by
+    started_at, completed_at, version, attempts, result, finished_by, waits_for, marks
 )
 SELECT
     :prefix || printf('%012x', n),
@@ -98,6 +102,7 @@ SELECT
     json_object('n', n, 'to', 'someone@example.com'),
     CASE WHEN :ended THEN :second || '.000000' END, CASE WHEN :ended THEN :second || '.000000' END,
     :ended, :ended,
-    CASE WHEN :ended THEN json_object('value', n) END, CASE WHEN :ended THEN 'worker-1' END
+    CASE WHEN :ended THEN json_object('value', n) END, CASE WHEN :ended THEN 'worker-1' END,
+    :waits_for, CASE WHEN :waits_for IS NOT NULL THEN 4 END
 FROM series
 """

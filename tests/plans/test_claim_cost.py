@@ -1,4 +1,5 @@
-"""One claim costs the same whatever else the table holds: finished rows, future ones, and those of other types.
+"""One claim costs the same whatever else the table holds: finished rows, future ones, those of other types, workflows
+that wait.
 
 Measured in pages touched on PostgreSQL and in steps of its machine on SQLite, against a table that holds the due rows
 only: with finished rows, and with all kinds together, 20,000 of each; in `make chaos` with a million of each, and with
