@@ -29,7 +29,7 @@ from tools.problems import ROOT
 
 TASKS = """
 import os, time
-from tasklib import TaskQueue
+from tasklib import StepFailed, TaskContext, TaskQueue
 
 queue = TaskQueue({url!r})
 
@@ -40,6 +40,17 @@ def divide(by: int) -> float:
 @queue.task(max_retries=0)
 def pid() -> int:
     return os.getpid()
+
+def flow(ctx: TaskContext) -> None:
+    ctx.step(abs, -1)
+    ctx.options(transactional=True).step(len, [])
+    try:
+        ctx.options(name="wrong").step(divide, 0)
+    except StepFailed:
+        ctx.step(str)
+
+queue.task(name="here")(flow)
+queue.task(name="beside", isolation="process")(flow)
 """
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -110,6 +121,21 @@ def test_counters_go_on_when_a_worker_process_is_killed(sqlite_url: str, tmp_pat
         queue.wait(queue.enqueue("divide", {"by": 5}), timeout=180)
         eventually(lambda: value(read(), "tasklib_attempts_total", type="divide", outcome="completed") == 4)
         assert value(read(), "tasklib_attempts_total", type="divide", outcome="failed") == 1
+
+
+def test_recorded_steps_are_counted_wherever_they_run(sqlite_url: str, tmp_path: Path) -> None:
+    with TaskQueue(sqlite_url) as queue, worker(tmp_path, sqlite_url, processes=1) as url:
+        for name in ("here", "beside"):
+            task = queue.wait(queue.enqueue(name, {}, max_attempts=1), timeout=180)
+            assert task.state == "completed", task.error
+
+        def steps() -> dict[tuple[str, str], float]:
+            found = samples(httpx.get(url, timeout=180).text)
+            labels = [(dict(labels), count) for (name, labels), count in found.items() if name == "tasklib_steps_total"]
+            return {(each["type"], each["state"]): count for each, count in labels}
+
+        counts = {"done": 3.0, "failed": 1.0}
+        eventually(lambda: steps() == {(name, state): counts[state] for name in ("here", "beside") for state in counts})
 
 
 def test_histograms_count_what_took_at_most_as_long() -> None:
@@ -200,7 +226,7 @@ def test_without_the_client_library_the_worker_names_the_extra(monkeypatch: pyte
 def known_names() -> set[str]:
     """Every series that workers and the service expose."""
     names = {f"tasklib_{name}" for name, *_ in exposition.GAUGES}
-    names |= {"tasklib_attempts_total", "tasklib_worker_restarts_total"}
+    names |= {"tasklib_attempts_total", "tasklib_steps_total", "tasklib_worker_restarts_total"}
     names |= {f"tasklib_{each}_seconds_{part}" for each in ("wait", "run") for part in ("bucket", "count", "sum")}
     source = (ROOT / "src/tasklib/http/routes/monitoring/metrics.py").read_text()
     return names | {f"tasklib_{name}" for name in re.findall(r'_gauge\(\s*"(\w+)"', source)}

@@ -74,7 +74,7 @@ class Runner:
         self.metrics = Metrics()
         self.finisher = Finisher(queue.database, self.metrics, control, queue.end_hooks)
         self._end_hooks = queue.end_hooks
-        self.journal = Journal(queue.database, control)
+        self.journal = Journal(queue.database, control, self.metrics)
         self.database = queue.database
         self.stuck: set[asyncio.Future[Any]] = set()
         """Work that was abandoned and has not ended: threads in native code, coroutines that swallow a cancellation."""

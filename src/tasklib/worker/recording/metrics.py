@@ -20,6 +20,8 @@ OUTCOMES: Final = {
     Event.BURY: "buried",
 }
 """The outcome that each event counts as; an event that spends no attempt is not counted."""
+STEPS: Final = {"done": "step recorded", "failed": "step failed"}
+"""What the steps of workflows count as, by their state; only a supervisor is told."""
 
 
 @dataclass(slots=True)
@@ -45,6 +47,7 @@ class Metrics:
     def __init__(self) -> None:
         self.counted: dict[tuple[str, str], Counted] = {}
         """Everything since the worker began, by name and outcome."""
+        self._steps: Counter[tuple[str, str]] = Counter()
         self._taken: dict[tuple[str, str], Counted] = {}
         """The part already added to the database's statistics."""
 
@@ -74,12 +77,17 @@ class Metrics:
             counted.runs[bucket_of(ran)] += 1
             counted.ran += ran
 
+    def note_step(self, name: str, state: str) -> None:
+        """Count a step of a workflow that was recorded as `done` or `failed`."""
+        self._steps[name, STEPS[state]] += 1
+
     def totals(self) -> Totals:
         """Everything since the worker began, as plain values."""
-        return [
+        ended: Totals = [
             (name, outcome, each.count, dict(each.waits), dict(each.runs), each.waited, each.ran)
             for (name, outcome), each in self.counted.items()
         ]
+        return ended + [(name, what, count, {}, {}, 0.0, 0.0) for (name, what), count in self._steps.items()]
 
     def take(self) -> list[Done]:
         """What was counted since the last time."""

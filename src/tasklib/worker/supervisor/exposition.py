@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tasklib.core.insights.histogram import SMALLEST, bounds_of
-from tasklib.worker.recording.metrics import OUTCOMES
+from tasklib.worker.recording.metrics import OUTCOMES, STEPS
 
 BOUNDS: Final = tuple(SMALLEST * 2.0**power for power in range(4, 24))
 """Upper bounds of the histograms, from 1.6 ms to 14 min: each is twice the one before, and exact."""
@@ -58,7 +58,8 @@ def expose(counted: Iterable[Sequence[Sequence[Any]]], processes: Sequence[Mappi
     """
     client = importlib.import_module("prometheus_client")
     core = importlib.import_module("prometheus_client.core")
-    sums = add_up(counted)
+    every = add_up(counted)
+    sums = {key: each for key, each in every.items() if key[1] not in STEPS.values()}
     attempts = core.CounterMetricFamily("tasklib_attempts", "Attempts that have ended.", labels=["type", "outcome"])
     # Series begin at zero: Prometheus sees no increase in one that begins with 1, and would miss the first failure.
     for name in sorted({name for name, _ in sums}):
@@ -66,6 +67,7 @@ def expose(counted: Iterable[Sequence[Sequence[Any]]], processes: Sequence[Mappi
             attempts.add_metric([name, outcome], sums[name, outcome].count if (name, outcome) in sums else 0)
     families = [
         attempts,
+        _steps(core, {key: each.count for key, each in every.items() if key not in sums}),
         _histogram(core, "wait", "From due to start, of first attempts.", _by_name(sums, "waits", "waited")),
         _histogram(core, "run", "How long attempts ran.", _by_name(sums, "runs", "ran")),
         *(_gauge(core, name, purpose, key, processes) for name, purpose, key in GAUGES),
@@ -122,6 +124,14 @@ def _gauge(core: Any, name: str, purpose: str, key: str, processes: Sequence[Map
     for number, state in enumerate(processes, 1):
         if state.get(key) is not None:
             family.add_metric([str(number)], float(state[key]))
+    return family
+
+
+def _steps(core: Any, counts: Mapping[tuple[str, str], int]) -> Any:
+    family = core.CounterMetricFamily("tasklib_steps", "Steps that workflows recorded.", labels=["type", "state"])
+    for name in sorted({name for name, _ in counts}):
+        for state, what in STEPS.items():
+            family.add_metric([name, state], counts.get((name, what), 0))
     return family
 
 

@@ -22,6 +22,7 @@ from tasklib.storage.operations.workflows.steps import HAS_STEPS, HAS_UNDOS
 from tasklib.storage.rows import ClaimedTask
 from tasklib.storage.statement import Operation, T
 from tasklib.worker.control import WorkerControl
+from tasklib.worker.recording.metrics import Metrics
 from tasklib.worker.workflows.effects import Ask
 
 BATCH = 200
@@ -70,8 +71,9 @@ class Recording(NamedTuple):
 class Journal:
     """The journal of a worker: requests of all its tasks, from its event loop, its threads and its child processes."""
 
-    def __init__(self, database: Database, control: WorkerControl) -> None:
+    def __init__(self, database: Database, control: WorkerControl, metrics: Metrics) -> None:
         self._database = database
+        self._metrics = metrics
         self._timing = control.timing
         self._waiting: list[Recording] = []
         self._writing: asyncio.Task[None] | None = None
@@ -83,6 +85,8 @@ class Journal:
         """The answer; the request is repeated while the database is away."""
         if request.name == "record":
             return await self._record(task, dict(request.params))
+        if request.name == "count":
+            return self._metrics.note_step(task.name, request.params["state"])
         make = REQUESTS[request.name]
         answer: Any = await self._persist(lambda: make(task, **request.params))
         if request.name in ("open_wait", "open_group"):
@@ -125,6 +129,8 @@ class Journal:
         task.marks |= HAS_STEPS | (HAS_UNDOS if step.get("undo") else 0)
         if step["state"] == "done":
             task.retry_count = 0
+        if step["state"] != "open":
+            self._metrics.note_step(task.name, step["state"])
 
     async def _write(self) -> None:
         """Record what waits; what arrives during one statement shares the next."""

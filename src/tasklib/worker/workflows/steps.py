@@ -14,7 +14,7 @@ from tasklib.core.texts.error_text import bounded, message_of
 from tasklib.errors import Abort, ClaimLost, ConfigurationError, ResultError, Retry, Snooze, StepFailed, StorageError
 from tasklib.storage.operations.workflows.steps import record_steps
 from tasklib.storage.statement import Operation
-from tasklib.worker.workflows.effects import Call, Logic, Park, Rest, Transact
+from tasklib.worker.workflows.effects import Ask, Call, Logic, Park, Rest, Transact
 from tasklib.worker.workflows.history import History
 from tasklib.worker.workflows.records import ERROR_CHARACTERS, ValueType, digest_of, return_annotation
 from tasklib.worker.workflows.undo import undo_of
@@ -95,6 +95,7 @@ class StepLogic(History):
             # It may have been committed: the next attempt finds out.
             raise Retry(reason=f"the transaction of step {row['key']!r} was broken off: {error}") from error
         text, read = answer
+        yield Ask("count", {"state": "done"})
         self._remember(row | {"state": "done", "value": loads(text)})
         return read
 
