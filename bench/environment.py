@@ -20,9 +20,10 @@ PYTHON = {
     "huey": "3.5.4",
     "celery": "5.7.0",
     "dramatiq": "2.2.1",
+    "dbos": "3.4.0",
 }
 BESIDE = ("asyncpg", "uvloop", "psycopg[binary,pool]", "redis", "hiredis")
-NODE = {"graphile-worker": "0.18.0", "pg-boss": "12.35.0"}
+NODE = {"graphile-worker": "0.18.0", "pg-boss": "12.35.0", "bullmq": "6.7.0", "ioredis": "5.8.2"}
 DEBIAN = ("redis-server", "redis-tools", "libjemalloc2", "liblzf1")
 
 
@@ -100,20 +101,22 @@ def redis_variables() -> dict[str, str]:
 
 def _install_python() -> None:
     python = HOME / "python/bin/python"
-    if not (HOME / "python/made").exists():
+    made = HOME / "python/made"
+    if not made.exists() or made.read_text() != str(PYTHON):
         subprocess.run([sys.executable, "-m", "venv", str(HOME / "python")], check=True)
         wanted = [f"{name}=={number}" for name, number in PYTHON.items()]
         subprocess.run([str(python), "-m", "pip", "install", "--quiet", *wanted, *BESIDE], check=True)
-        (HOME / "python/made").touch()
+        made.write_text(str(PYTHON))
 
 
 def _install_node() -> None:
     folder = HOME / "node"
     folder.mkdir(exist_ok=True)
-    if not (folder / "made").exists():
+    made = folder / "made"
+    if not made.exists() or made.read_text() != str(NODE):
         (folder / "package.json").write_text(json.dumps({"private": True, "type": "module", "dependencies": NODE}))
         subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--loglevel=error"], cwd=folder, check=True)
-        (folder / "made").touch()
+        made.write_text(str(NODE))
 
 
 def _install_redis() -> None:

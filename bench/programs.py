@@ -102,11 +102,20 @@ class Workers:
 
     @staticmethod
     def _tree(process: subprocess.Popen[str]) -> list[psutil.Process]:
-        try:
-            root = psutil.Process(process.pid)
-            return [root, *root.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return []
+        return _tree(process.pid)
+
+
+def cpu_of_tree(pid: int) -> float:
+    """Seconds of CPU that a process and its children have used."""
+    return sum(map(_cpu, _tree(pid)))
+
+
+def _tree(pid: int) -> list[psutil.Process]:
+    try:
+        root = psutil.Process(pid)
+        return [root, *root.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
 
 
 def _cpu(process: psutil.Process) -> float:
