@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import tomllib
 from collections import deque
@@ -10,6 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 from packaging.requirements import Requirement
+from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from tasklib import TaskQueue
@@ -83,3 +85,17 @@ async def test_one_after_the_other_needs_one_connection(newest_postgres_url: str
         await queue.aenqueue("job")
         await queue.aenqueue("job")
         assert (await queue.database._pools.of_loop()).get_stats()["connections_num"] == 1
+
+
+def test_no_connection_outlives_the_event_loop_it_was_opened_on(newest_postgres_url: str) -> None:
+    with TaskQueue(newest_postgres_url) as queue:
+        opened: list[AsyncConnection] = []
+
+        async def use() -> None:
+            await queue.aenqueue("job")
+            async with queue.database.atransaction() as lent:
+                opened.append(lent.connection)
+            opened.extend((await queue.database._pools.of_loop())._pool)
+
+        asyncio.run(use())
+        assert [connection.closed for connection in opened] == [True, True]

@@ -59,6 +59,16 @@ class LoopPool(AsyncConnectionPool[AsyncConnection[Any]]):
         """Whether the connection is idle again; if not, `putconn` decides what becomes of it."""
         return _take_back(self, connection)
 
+    async def close(self, timeout: float = 5.0) -> None:
+        """Close the pool and its idle connections, also at the end of asyncio.run(): that has cancelled the pool's
+        workers, and psycopg's own stops at the cancellation of the first, before it closes a connection."""
+        idle = list(self._pool)
+        try:
+            await super().close(timeout)
+        finally:
+            for connection in idle:
+                await connection.close()
+
     @classmethod
     async def worker(cls, q: Any) -> None:
         """Run the pool's internal jobs, one after the other."""
