@@ -57,6 +57,34 @@ async def patient(ctx: AsyncTaskContext) -> int:
     return await ctx.wait("number", int, timeout_seconds=3600)
 
 
+@queue.task
+def undo() -> None:
+    begun.append("undo")
+
+
+@queue.task(context=True, lifetime_seconds=3600, max_retries=50)
+async def mortal(ctx: AsyncTaskContext, what: str) -> str:
+    await ctx.options(undo=undo.bind()).step(double, 1)
+    if what == "sleep":
+        await ctx.sleep(86400)
+    elif what == "wait":
+        await ctx.wait("never", str)
+    elif what == "run":
+        await ctx.run(patient.bind())
+    elif what == "fail":
+        raise ValueError("again")
+    elif what == "work":
+        await asyncio.sleep(86400)
+    return "lived"
+
+
+@queue.task(context=True, lifetime_seconds=3600)
+def mortal_by_chance(ctx: TaskContext) -> None:
+    for n in range(2):
+        ctx.options(name="draw", undo=undo.bind()).step(double, random.randrange(10**12) + n)
+    ctx.sleep(10)
+
+
 def found(task_id: UUID) -> Task:
     task = queue.get(task_id)
     assert task is not None
@@ -120,3 +148,32 @@ def test_a_workflow_that_goes_by_chance_is_found(tasks: TestTasks) -> None:
     with tasks.restart_after_each_step():
         tasks.drain(advance=True)
     assert "NonDeterminism" in (found(task_id).error or "")
+
+
+@pytest.mark.parametrize("what", ["sleep", "wait", "run", "fail", "work"])
+def test_a_life_that_is_over_ends_a_workflow_whatever_it_does(tasks: TestTasks, what: str) -> None:
+    task_id = mortal.submit(what)
+    tasks.work(minutes=58)
+    assert found(task_id).completed_at is None
+    tasks.work(minutes=5)
+
+    task = found(task_id)
+    assert task.state == "failed"
+    assert "its lifetime of 3600 s is over" in (task.error or "")
+    assert begun == ["double 1", "undo"]
+    assert {each.state for each in queue.list(name="patient")} <= {"cancelled"}
+
+
+def test_a_life_begins_when_the_task_is_due_and_is_no_limit_for_one_that_ends_in_time(tasks: TestTasks) -> None:
+    late, quick = mortal.options(delay_seconds=7200).submit("nothing"), mortal.submit("nothing")
+    tasks.work(hours=3)
+
+    assert found(late).result == found(quick).result == {"value": "lived"}
+
+
+def test_a_parked_workflow_outlives_its_life_and_is_not_undone(tasks: TestTasks) -> None:
+    task_id = mortal_by_chance.submit()
+    tasks.work(hours=3)
+
+    assert (found(task_id).waits_for or "").startswith("code")
+    assert begun.count("undo") == 0

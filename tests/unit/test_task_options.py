@@ -49,6 +49,7 @@ def test_the_defaults_leave_the_choice_to_the_configuration():
         ("concurrency_key", ""),
         ("concurrency_key", "a\0"),
         ("expires_after", -1),
+        ("lifetime_seconds", 0),
     ],
 )
 def test_an_option_that_cannot_work_is_named_with_task_and_value(name: str, value: Any):

@@ -54,6 +54,7 @@ class TaskKeywords(TypedDict, total=False):
     burst: float | None
     max_running: int | None
     expires_after: float | None
+    lifetime_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +92,8 @@ class TaskOptions:
     """How many may run at once over all workers."""
     expires_after: float | None = None
     """Seconds after which a task that has not started is cancelled."""
+    lifetime_seconds: float | None = None
+    """Seconds from when it was due first, after which it fails for good, also if it waits or was retried meanwhile."""
 
     def __post_init__(self) -> None:
         for name, normalize in _NORMALIZED.items():
@@ -268,4 +271,5 @@ _RULES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "burst": (lambda v: v is None or _is_number(v, 1), "a number of tasks, 1 or more, or None for one second's worth"),
     "max_running": (lambda v: v is None or _is_whole(v, 1), "a whole number, 1 or more, or None for no limit"),
     "expires_after": (lambda v: v is None or _is_seconds(v), "a number of seconds above 0, or None for never"),
+    "lifetime_seconds": (lambda v: v is None or _is_seconds(v), "a number of seconds above 0, or None for no end"),
 }

@@ -24,6 +24,7 @@ from tasklib.worker.execution.claim_size import ClaimSize
 from tasklib.worker.execution.cluster import cluster_executors
 from tasklib.worker.execution.coroutines import Coroutines
 from tasklib.worker.execution.held_tasks import HeldTasks
+from tasklib.worker.execution.lifetime import begin_within, wait_within
 from tasklib.worker.execution.running_table import RunningTable
 from tasklib.worker.execution.threads import Threads
 from tasklib.worker.recording.end_log import EndLog
@@ -114,6 +115,11 @@ class Runner:
             if definition is None:
                 unknown = Raised(TaskNotRegistered(task.name))
                 self.finisher.add(task, decide(task, unknown, self.settings.retry_policy, TaskOptions()))
+                continue
+            if (over := begin_within(task, definition.options)) is not None:
+                ending = decide(task, Raised(over), self.settings.retry_policy, definition.options)
+                self.finisher.add(task, ending)
+                self._end_log.ended(task, ending)
                 continue
             executor = next(each for each in self._executors if each.accepts(definition, task))
             self.held.waiting.append(Attempt(self, task, definition, executor))
@@ -234,6 +240,8 @@ class Runner:
             if task.marks:
                 self._control.workflow_signals.children_ended.set()
         else:
+            ran = self.settings.timing.monotonic() - attempt.started
+            ended = wait_within(task, attempt.definition.options, ended, ran)
             self.finisher.add_all([(task, ended)], lines)
             self._end_log.ended(task, ended)
         self.done += not (isinstance(ended, Ending) and ended.event is Event.RELEASE)
