@@ -294,6 +294,23 @@ def test_the_callers_rows_may_look_as_they_like(postgres: Database, newest_postg
         assert connection.row_factory is scalar_row
 
 
+def test_a_key_held_is_seen_in_a_pipeline_of_the_caller(postgres: Database, newest_postgres_url: str) -> None:
+    with psycopg.connect(libpq_url(newest_postgres_url)) as connection, connection.pipeline():
+        answers = [postgres.run_on(connection, lambda: submit_tasks([a_task(unique_key="k")])) for _ in range(2)]
+
+    assert [answer[0].created for answer in answers] == [True, False]
+    assert len(stored_in(postgres)) == 1
+
+
+async def test_a_key_held_is_seen_in_an_awaited_pipeline(postgres: Database, newest_postgres_url: str) -> None:
+    async with await psycopg.AsyncConnection.connect(libpq_url(newest_postgres_url)) as connection:
+        async with connection.pipeline():
+            answers = [await postgres.arun_on(connection, lambda: submit_tasks([a_task(unique_key="k")])) for _ in "ab"]
+
+    assert [answer[0].created for answer in answers] == [True, False]
+    assert len(stored_in(postgres)) == 1
+
+
 def test_the_callers_sqlite_rows_may_look_as_they_like(sqlite: Database, sqlite_url: str) -> None:
     connection = sqlite3.connect(callers.path_of(sqlite_url))
     connection.row_factory = lambda cursor, row: {column[0]: None for column in cursor.description}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
@@ -67,8 +68,11 @@ def _psycopg(connection: Any) -> Link:
     from psycopg.rows import dict_row
 
     async def send(text: str, params: Any) -> Sequence[Row] | None:
+        # In a pipeline of the caller's there are no rows before it is synchronised, as the end of an inner one does.
+        inner = connection.pipeline if connection.pgconn.pipeline_status else nullcontext
         with Cursor(connection, row_factory=dict_row) as cursor:
-            cursor.execute(text.encode(), params)
+            with inner():
+                cursor.execute(text.encode(), params)
             return cursor.fetchall() if cursor.description else None
 
     return Link("postgresql", "pyformat", send, asynchronous=False, closed=connection.closed)
@@ -79,8 +83,10 @@ def _psycopg_async(connection: Any) -> Link:
     from psycopg.rows import dict_row
 
     async def send(text: str, params: Any) -> Sequence[Row] | None:
+        inner = connection.pipeline if connection.pgconn.pipeline_status else nullcontext
         async with AsyncCursor(connection, row_factory=dict_row) as cursor:
-            await cursor.execute(text.encode(), params)
+            async with inner():
+                await cursor.execute(text.encode(), params)
             return await cursor.fetchall() if cursor.description else None
 
     return Link("postgresql", "pyformat", send, asynchronous=True, closed=connection.closed)
