@@ -548,6 +548,14 @@ def test_a_generator_is_refused():
         Definition.for_function(job)
 
 
+def test_a_function_that_chooses_by_position_is_refused():
+    @functools.singledispatch
+    def job(value: int) -> None: ...
+
+    with pytest.raises(TaskDefinitionError, match=r"by an argument's position.* write a function"):
+        Definition.for_function(job)
+
+
 def test_what_cannot_be_called_is_refused():
     not_a_function: Any = 5
 

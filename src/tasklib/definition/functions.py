@@ -23,7 +23,7 @@ def default_name(function: AnyFunction) -> str:
 
 
 def refuse_unsuitable(function: Any, name: str) -> None:
-    """Raise TaskDefinitionError for a class, a method, a generator function, or what cannot be called."""
+    """Raise TaskDefinitionError for a class, a method, a generator function, or what cannot be called by names."""
     problem = None
     if isinstance(function, type):
         problem = f"{function.__qualname__} is a class; a task is a function, so write one that calls it"
@@ -31,6 +31,11 @@ def refuse_unsuitable(function: Any, name: str) -> None:
         problem = f"{shown(cast('Any', function))} cannot be called; a task is a function"
     elif inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         problem = "a generator function has no result to store; return a list, or submit one task per item"
+    elif isinstance(function, FunctionType) and hasattr(function, "dispatch") and hasattr(function, "registry"):
+        problem = (
+            "a functools.singledispatch function chooses by an argument's position, but arguments are stored by name; "
+            "write a function that calls it"
+        )
     elif _is_method(function):
         problem = (
             f"{function.__qualname__} is a method, and the object it belongs to cannot be stored; "
