@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from pydantic import SecretStr
@@ -249,6 +250,26 @@ def test_a_question_is_answered_by_the_key_that_the_function_gave(queue: Face):
     queue.process_batch()
 
     assert queue.read(task_id).result == {"value": [True, False]}
+
+
+def test_a_program_sees_what_a_workflow_has_recorded_and_asks(queue: Face):
+    @queue.task
+    async def careful(ctx: AsyncTaskContext) -> str:
+        size = await ctx.step(len, "abc")
+        return await ctx.options(key="rm").wait("approval", str, ask=f"Remove {size}?")
+
+    task_id = careful.submit()
+    assert queue.steps(task_id) == []
+    queue.process_batch()
+
+    done, asked = queue.steps(task_id)
+    assert (done.key, done.kind, done.state, done.value) == ("len", "step", "done", 3)
+    assert (asked.key, asked.kind, asked.state, asked.question) == ("approval:rm", "ask", "open", "Remove 3?")
+    queue.answer(task_id, asked.key, "yes")
+    assert finish(queue, task_id).result == {"value": "yes"}
+    assert [step.value for step in queue.steps(task_id)] == [3, "yes"]
+    with pytest.raises(TaskNotFound):
+        queue.steps(uuid4())
 
 
 def test_a_question_takes_the_first_answer_and_nothing_else(queue: Face):

@@ -17,6 +17,7 @@ from tasklib.queue.wait_for_end import wait_async, wait_blocking
 from tasklib.storage.operations import statistics, tasks, workers
 from tasklib.storage.operations.reading import lists
 from tasklib.storage.operations.reading.explain import gather_evidence
+from tasklib.storage.operations.workflows.steps import StepInfo, list_steps
 from tasklib.storage.statement import Operation
 
 Tasks = list[Task]
@@ -142,3 +143,24 @@ class ReadsTasks(QueueBase):
         return Redactor(self.config.redact_keys, self.secret_places.of).explanation(found)
 
     aexplain = explain.as_async
+
+    @operation
+    def steps(self, task_id: Id) -> Operation[Sequence[StepInfo]]:
+        """What a workflow has recorded and what it waits for, in its order; nothing for other tasks.
+
+        Values are as they are stored, as those of `get` are.
+
+        Examples:
+            >>> @queue.task(context=True)
+            ... def fulfil(ctx: TaskContext, order: int) -> int:
+            ...     return ctx.step(abs, -order)
+            >>> task_id = fulfil.submit(42)
+            >>> queue.process_batch()
+            1
+            >>> [(step.key, step.kind, step.state, step.value) for step in queue.steps(task_id)]
+            [('abs', 'step', 'done', 42)]
+        """
+        task = yield from tasks.require_task(require_id(task_id))
+        return (yield from list_steps(task.id))
+
+    asteps = steps.as_async
