@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import dataclasses
 import threading
 from datetime import date, timedelta
@@ -502,6 +503,19 @@ def test_whatever_the_function_makes_of_a_wait_is_ignored(queue: Face, calls: Ca
         queue.process_batch()
         assert queue.read(task_id).state is TaskState.COMPLETED
     assert calls == ["slept", "both"]
+
+
+def test_a_wait_whose_end_nobody_looks_at_logs_nothing(queue: Face, caplog: pytest.LogCaptureFixture):
+    @queue.task
+    async def abandoning(ctx: AsyncTaskContext) -> None:
+        await asyncio.wait({asyncio.ensure_future(ctx.sleep(3600))})
+
+    task_id = abandoning.submit()
+    queue.process_batch()
+    gc.collect()
+
+    assert queue.read(task_id).waits_for == "sleep"
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
 
 
 def test_a_branch_that_goes_on_is_not_cut_off_by_one_that_waits(queue: Face, calls: Calls):

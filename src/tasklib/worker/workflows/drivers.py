@@ -239,6 +239,10 @@ class AwaitingWorkflow(_Workflow):
         self._consider()
         try:
             await waiting
+        except Suspended:
+            if (task := asyncio.current_task()) is not None:
+                task.add_done_callback(_retrieve)
+            raise
         finally:
             self._active += 1
             self._parked.remove(entry)
@@ -259,6 +263,12 @@ class AwaitingWorkflow(_Workflow):
         for _, waiting in self._parked:
             if not waiting.done():
                 waiting.set_exception(Suspended())
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    """Keep asyncio from logging that a suspended branch ended in an exception that the function never looked at."""
+    if not task.cancelled():
+        task.exception()
 
 
 class BlockingWorkflow(_Workflow):
