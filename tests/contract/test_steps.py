@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import dataclasses
+import gc
 import threading
 from datetime import date, timedelta
 from typing import Any

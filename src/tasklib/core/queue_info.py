@@ -92,7 +92,12 @@ class WorkerInfo:
     """Whether it lets its last tasks end and takes no more, as of its last heartbeat."""
 
     def takes(self, name: str) -> bool:
-        """Whether it claims tasks of this name."""
+        """Whether it claims tasks of this name.
+
+        Examples:
+            >>> [worker.takes("add") for worker in queue.workers()]
+            []
+        """
         return self.alive and not self.stopping and name in self.names
 
 
