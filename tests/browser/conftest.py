@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, ViewportSize, expect, sync_playwright
 
 from tasklib import TaskQueue
 from tests.browser.site import Site
@@ -19,6 +19,7 @@ FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
 )
+SCREEN: ViewportSize = {"width": 1280, "height": 900}
 PATIENCE = 180_000
 """Milliseconds: a busy machine may take its time, and a page that is broken does not get better."""
 expect.set_options(timeout=PATIENCE)
@@ -26,9 +27,10 @@ TELL_VIOLATIONS = """document.addEventListener("securitypolicyviolation",
     (event) => console.error("policy violated:", event.violatedDirective, event.blockedURI, event.sample))"""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """One for all tests of a file; not longer, because Playwright keeps an event loop running in this thread."""
+    """One for all tests of this folder that run one after the other; no other test may run meanwhile, because
+    Playwright keeps an event loop running in this thread."""
     path = chromium.find_or_install()
     if path is None:
         pytest.fail(f"there is no browser on this machine to see the dashboard with: {chromium.REMEDY}")
@@ -80,22 +82,59 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 @contextmanager
 def new_context(browser: Browser) -> Generator[BrowserContext, None, None]:
     """A window of a person who prefers light and things that do not move."""
-    context = browser.new_context(
-        viewport={"width": 1280, "height": 900}, color_scheme="light", reduced_motion="reduce"
-    )
+    context = browser.new_context(viewport=SCREEN, color_scheme="light", reduced_motion="reduce")
     context.set_default_timeout(PATIENCE)
     context.add_init_script(TELL_VIOLATIONS)
     yield context
     context.close()
 
 
+class Window:
+    """The page that the tests of a file use one after the other; what is compiled for one is there for the next."""
+
+    def __init__(self, context: BrowserContext) -> None:
+        self._context = context
+        self.page = context.new_page()
+        self.wrong = watch(self.page)
+
+    @contextmanager
+    def lent(self) -> Generator[Page, None, None]:
+        """The page, as if it was new: nothing is stored, allowed, answered by a test, or still open afterwards."""
+        yield self.page
+        found = [*self.wrong]
+        self.page.unroute_all(behavior="wait")
+        if self.page.url != "about:blank":
+            self.page.evaluate("localStorage.clear(), sessionStorage.clear()")
+        self.page.goto("about:blank")
+        self._context.clear_cookies()
+        self._context.clear_permissions()
+        self.page.set_viewport_size(SCREEN)
+        self.page.emulate_media(media="null", color_scheme="light", reduced_motion="reduce")
+        self.wrong[:] = found
+
+
+@pytest.fixture(scope="module")
+def window(browser: Browser) -> Iterator[Window]:
+    with new_context(browser) as context:
+        yield Window(context)
+
+
 @pytest.fixture
-def page(context: BrowserContext) -> Iterator[Page]:
+def page(window: Window) -> Iterator[Page]:
     """A page on which no error may be logged, no script may fail, and no policy may be violated."""
-    page = context.new_page()
-    wrong = watch(page)
-    yield page
+    with window.lent() as page:
+        yield page
+    wrong = [*window.wrong]
+    window.wrong.clear()
     assert wrong == []
+
+
+@pytest.fixture
+def tolerant_page(window: Window) -> Iterator[Page]:
+    """A page on which errors are meant to happen: being refused, losing the service."""
+    with window.lent() as page:
+        yield page
+    window.wrong.clear()
 
 
 def watch(page: Page) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import Page, expect
 
 from tasklib.http.live import cache
 from tasklib.storage.operations.reading import lists
@@ -141,8 +141,8 @@ def text_of(page: Page, selector: str) -> list[str]:
     return page.locator(selector).all_text_contents()
 
 
-def test_what_cannot_be_read_is_not_said_to_be_empty(context: BrowserContext, site: Site) -> None:
-    page = context.new_page()
+def test_what_cannot_be_read_is_not_said_to_be_empty(tolerant_page: Page, site: Site) -> None:
+    page = tolerant_page
     page.route("**/api/tasks?*", lambda route: route.abort())
     page.goto(f"{site.url}/")
     failures = page.locator("section").filter(has=page.get_by_role("heading", name="Last failures"))
@@ -155,8 +155,8 @@ def test_what_cannot_be_read_is_not_said_to_be_empty(context: BrowserContext, si
     expect(failures.get_by_text("No failures. Good.").or_(failures.locator("li")).first).to_be_visible()
 
 
-def test_a_lost_connection_is_said_and_heals(context: BrowserContext, site: Site) -> None:
-    page = context.new_page()  # what a browser logs of the loss is no error of the page
+def test_a_lost_connection_is_said_and_heals(tolerant_page: Page, site: Site) -> None:
+    page = tolerant_page
     page.goto(f"{site.url}/tasks?type=late.task")
     expect(page.get_by_text("No task matches this filter.")).to_be_visible()
     expect(page.get_by_role("button", name="Live")).to_be_visible()

@@ -1,0 +1,1 @@
+"""The dashboard as a person sees it."""
