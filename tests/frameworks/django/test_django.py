@@ -71,6 +71,7 @@ def test_a_test_run_without_migrations_has_the_tables_too(tmp_path: Path) -> Non
     Site(without, tmp_path).manage("test", "--noinput", "shop.tests.test_enqueue.RunTasks")
 
 
+@pytest.mark.parametrize("databases", [pytest.param("sqlite", marks=pytest.mark.chaos), "postgres"], indirect=True)
 def test_a_worker_is_killed_and_another_goes_on(databases: dict[str, object], tmp_path: Path) -> None:
     site = Site(databases, tmp_path, schedules=TICKS, **QUICK)
     site.manage("migrate", "--run-syncdb", "-v0")
