@@ -4526,7 +4526,7 @@ export interface components {
             pid: number;
             /**
              * Release
-             * @description The release of the code it runs; null if it was not told.
+             * @description The release of the code it runs; null if it was given none.
              */
             release: string | null;
             /**

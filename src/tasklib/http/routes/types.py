@@ -64,7 +64,7 @@ class Worker(Answer):
     retention: Annotated[str | None, BeforeValidator(lambda rules: rules or None)] = Field(
         description="Its retention rules; null: it removes nothing."
     )
-    release: str | None = Field(description="The release of the code it runs; null if it was not told.")
+    release: str | None = Field(description="The release of the code it runs; null if it was given none.")
 
 
 class EndedWorker(Answer):
