@@ -10,11 +10,12 @@ from importlib.metadata import version
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
+import pytest
 from packaging.requirements import Requirement
 from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from tasklib import TaskQueue
+from tasklib import TaskContext, TaskQueue
 from tasklib.storage.postgres.session import SESSION
 from tests.fixtures.backends import libpq_url
 from tools.postgres.starting import free_port
@@ -74,6 +75,26 @@ def test_a_session_that_is_frozen_between_two_statements_is_ended_by_the_server(
         assert connection.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("30s",)
     with TaskQueue(newest_postgres_url) as queue, queue.database.transaction() as lent:
         assert lent.connection.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("0",)
+
+
+async def test_what_server_and_environment_choose_changes_nothing(
+    newest_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Psycopg reads times in one style only, and fails on characters that an encoding does not have."""
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    with TaskQueue(f"{newest_postgres_url}&options=-cDateStyle%3DGerman") as queue:
+
+        @queue.task(transactional=True)
+        async def job(ctx: TaskContext, text: str) -> str:
+            first, again = [await job.options(unique_key="k", delay_seconds=60).asubmit(text) for _ in range(2)]
+            return f"{text} {first == again}"
+
+        task_id = job.submit(text="€")
+        await queue.aprocess_batch()
+
+        assert (await queue.await_(task_id)).result == {"value": "€ True"}
+        assert [task.kwargs for task in queue.list()] == [{"text": "€"}] * 2
+        await queue.aclose()
 
 
 async def test_one_after_the_other_needs_one_connection(newest_postgres_url: str) -> None:

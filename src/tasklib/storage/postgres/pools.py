@@ -213,6 +213,7 @@ def _connection_options(config: Config) -> dict[str, Any]:
     return {
         "connect_timeout": max(2, round(config.connect_timeout_seconds)),
         "application_name": "tasklib",
+        "client_encoding": "UTF8",  # no other encoding has every character
         "keepalives": 1,
         "keepalives_idle": 10,
         "keepalives_interval": 5,

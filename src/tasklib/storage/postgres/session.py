@@ -43,6 +43,8 @@ SET_LOCALLY: Final = (
 ).encode()
 """The same for one transaction, in one statement."""
 BEGIN_WITH_SETTINGS: Final = BEGIN + b"; " + SET_LOCALLY
+READABLE: Final = b"SET DateStyle = 'ISO'"
+"""Psycopg reads times in no other style; poolers keep it for each client."""
 WHICH_SESSION: Final = "SELECT pg_backend_pid()"
 ROUNDS: Final = 3
 
@@ -79,6 +81,8 @@ class SessionSetup:
         changes the task's row, which in a stricter isolation the completion could not change any more.
         """
         connection.isolation_level = IsolationLevel.READ_COMMITTED
+        if not _is_readable(connection):
+            connection.execute(READABLE, prepare=False)
         if keeps_session(connection):
             row = connection.execute(WHICH_SESSION, prepare=False).fetchone()
             if self._is_suspect(connection, row) and (not self._declared or self._lends_sessions()):
@@ -90,6 +94,8 @@ class SessionSetup:
     async def configure_async(self, connection: AsyncConnection[Any], *, lent: bool) -> None:
         """The same, awaiting."""
         await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
+        if not _is_readable(connection):
+            await connection.execute(READABLE, prepare=False)
         if keeps_session(connection):
             row = await (await connection.execute(WHICH_SESSION, prepare=False)).fetchone()
             suspect = self._is_suspect(connection, row)
@@ -128,6 +134,11 @@ class SessionSetup:
                 "connection keeps its own",
                 redact_url(self._url),
             )
+
+
+def _is_readable(connection: AnyConnection) -> bool:
+    """Whether times come as psycopg reads them, which the server tells of every connection."""
+    return (connection.info.parameter_status("DateStyle") or "").startswith("ISO")
 
 
 def _name_apart(connection: AnyConnection) -> None:
