@@ -72,6 +72,7 @@ def root(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; an error is one line on stderr, never a stack trace."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         # What the terminal's encoding lacks is shown as an escape instead of ending the command.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -97,6 +98,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if code == Exit.INTERRUPTED:
         return _interrupted()
     return code if isinstance(code, int) else Exit.OK
+
+
+def _open_closed_streams() -> None:
+    """Standard streams that were closed before the program started, as by `>&-`, lead nowhere: a file that is opened
+    later must not get their numbers."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is the stream's
+            os.set_inheritable(nowhere, True)
+            setattr(sys, name, os.fdopen(nowhere, mode))
 
 
 @cache

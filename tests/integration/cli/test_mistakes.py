@@ -41,6 +41,14 @@ def test_waiting_without_end_for_a_name_that_no_worker_knows_says_so_at_once(tas
         waiting.kill()
 
 
+@pytest.mark.backends("sqlite-file")  # no statement differs
+def test_streams_that_are_closed_lead_nowhere(tasklib: CommandLine, queue: TaskQueue) -> None:
+    """As where an init script starts a command."""
+    command = ["sh", "-c", '"$0" -m tasklib submit job --database-url "$1" <&- >&- 2>&-', sys.executable, tasklib.url]
+    assert subprocess.run(command, check=False).returncode == 0
+    assert queue.count() == 1
+
+
 def test_a_task_is_not_submitted_to_a_database_that_ends_with_the_command(tasklib: CommandLine) -> None:
     for url in ("sqlite:///:memory:", "sqlite://"):
         tasklib.url = url
