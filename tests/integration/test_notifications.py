@@ -184,3 +184,30 @@ async def test_an_idle_worker_that_is_not_notified_listens_to_nobody_and_looks_b
         await aeventually(lambda: raw.execute(silent).fetchone() == (1,))
         await worker.queue.aenqueue("job")
         await aeventually(lambda: worker.begun == 1)
+
+
+def test_workers_hear_of_an_event_unless_its_emitter_delivers_it(queue: Face, raw: psycopg.Connection) -> None:
+    """A worker that delivered it too, at the same moment, would only be in the way."""
+    heard: list[str] = []
+    over = threading.Event()
+
+    def listen(event: str) -> None:
+        heard.append(event)
+        if event == "new":
+            over.set()
+
+    come(queue, uuid4(), "a")
+    stop = queue.plain.database.subscribe(listen)
+    queue.emit("delivered", 1)
+    queue.do(workers.wake_workers)
+    assert over.wait(PATIENCE)
+    assert heard.count("event") == 0
+
+    over.clear()
+    with raw.transaction():
+        queue.emit("in the caller's transaction", 2, connection=raw)
+    raw.execute("INSERT INTO tasklib_events (name) VALUES ('by SQL')")
+    queue.do(workers.wake_workers)
+    assert over.wait(PATIENCE)
+    assert heard.count("event") == 2
+    stop()

@@ -825,7 +825,7 @@ CREATE INDEX tasks_suspended ON {schema}.tasks USING btree (name, seq) INCLUDE (
 
 CREATE INDEX tasks_trouble ON {schema}.tasks USING btree (trouble, seq) INCLUDE (name, due_at, fingerprint) WHERE (trouble IS NOT NULL);
 
-CREATE TRIGGER tasklib_events_announce AFTER INSERT ON {schema}.tasklib_events FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_announce();
+CREATE TRIGGER tasklib_events_announce AFTER INSERT ON {schema}.tasklib_events FOR EACH ROW WHEN ((new.token IS NULL)) EXECUTE FUNCTION {schema}.tasklib_announce();
 
 CREATE TRIGGER tasks_deleted AFTER DELETE ON {schema}.tasks REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_stats_note_change();
 

@@ -40,8 +40,8 @@ class EmitsEvents(QueueBase):
             >>> task_id.wait()
             'XY 7'
         """
-        make = self._emission(name, payload, to, withdraw)
         joined = self._connection(connection)
+        make = self._emission(name, payload, to, withdraw, delivers=joined is None)
         if joined is not None:
             return _has_changed(self.database.run_on(joined, make))
         emitted = self.database.run(make)
@@ -54,8 +54,8 @@ class EmitsEvents(QueueBase):
     ) -> bool:
         """The awaiting form of `emit`."""
         require_asyncio()
-        make = self._emission(name, payload, to, withdraw)
         joined = self._connection(connection)
+        make = self._emission(name, payload, to, withdraw, delivers=joined is None)
         if joined is not None:
             return _has_changed(await self.database.arun_on(joined, make))
         emitted = await self.database.arun(make)
@@ -86,7 +86,7 @@ class EmitsEvents(QueueBase):
 
     aanswer = answer.as_async
 
-    def _emission(self, name: str, payload: Any, to: Id | None, withdraw: bool) -> Any:
+    def _emission(self, name: str, payload: Any, to: Id | None, withdraw: bool, *, delivers: bool) -> Any:
         events.check_event(name)
         if withdraw:
             if to is not None or payload is not None:
@@ -94,7 +94,7 @@ class EmitsEvents(QueueBase):
             return lambda: events.withdraw(name)
         text = events.event_text(name, payload)
         target = None if to is None else require_id(to)
-        return lambda: events.emit(name, text, target, None)
+        return lambda: events.emit(name, text, target, None, delivers=delivers)
 
     def _connection(self, connection: Any) -> Any:
         running: TaskContext | None = current_context(None) if connection is None else None

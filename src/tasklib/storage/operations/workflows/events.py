@@ -37,15 +37,18 @@ def event_text(name: str, payload: Any) -> str:
     return _storable_text(f"the payload of event {name!r}", payload)
 
 
-def emit(name: str, payload: str, to: UUID | None, sender: str | None) -> Operation[int | None]:
+def emit(
+    name: str, payload: str, to: UUID | None, sender: str | None, *, delivers: bool = True
+) -> Operation[int | None]:
     """Store an event; its number, or None if a fact of this name is known already.
 
-    Tried again after a lost reply it finds its own event.
+    Tried again after a lost reply it finds its own event.  Without `delivers`, in a transaction of the caller's,
+    workers are notified to deliver it.
     """
     if to is not None and (yield from get_task(to)) is None:
         raise TaskNotFound(to)
     memory = yield from recall()
-    own = {"token": memory.setdefault("token", str(uuid4()))}
+    own = {"token": memory.setdefault("token", str(uuid4())) if delivers else None}
     event = {"name": name, "task_id": None if to is None else str(to), "payload": payload, "sender": sender}
     rows = yield Statement("insert_event", event | own)
     if not rows and (rows := (yield Statement("find_own_event", own))):

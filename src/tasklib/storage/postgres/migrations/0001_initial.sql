@@ -380,7 +380,8 @@ CREATE INDEX tasklib_events_taken ON {schema}.tasklib_events (task_id) WHERE tak
 CREATE INDEX tasklib_events_new ON {schema}.tasklib_events (id) WHERE delivered_at IS NULL;
 CREATE INDEX tasklib_events_age ON {schema}.tasklib_events (created_at) WHERE task_id IS NULL;
 
--- Whoever waits is woken by a worker; each looks once a second too.
+-- Whoever waits is woken by a worker; each looks once a second too.  Who emits with a token delivers by itself, and a
+-- worker that did so at the same moment would only be in the way.
 CREATE FUNCTION {schema}.tasklib_announce() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_notify('tasklib_' || left(md5(TG_TABLE_SCHEMA), 16), 'event');
@@ -388,7 +389,7 @@ BEGIN
 END
 $$;
 CREATE TRIGGER tasklib_events_announce AFTER INSERT ON {schema}.tasklib_events
-    FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_announce();
+    FOR EACH ROW WHEN (NEW.token IS NULL) EXECUTE FUNCTION {schema}.tasklib_announce();
 
 -- Children that somebody waits for, counted: `ended` of `total` as far as it is folded.
 CREATE TABLE {schema}.tasklib_groups (
@@ -841,7 +842,7 @@ COMMENT ON COLUMN {schema}.tasklib_events.sender IS 'who emitted it, as far as k
 COMMENT ON COLUMN {schema}.tasklib_events.task_id IS 'the one task that a message is for; NULL for a fact';
 COMMENT ON COLUMN {schema}.tasklib_events.delivered_at IS 'when those who waited for it had it; NULL: not yet';
 COMMENT ON COLUMN {schema}.tasklib_events.taken_by IS 'the step that took a message';
-COMMENT ON COLUMN {schema}.tasklib_events.token IS 'made by the sender, so that an emit repeated after a lost reply is one event; NULL by SQL';
+COMMENT ON COLUMN {schema}.tasklib_events.token IS 'made by a sender that delivers it, so that an emit repeated after a lost reply is one event; else NULL';
 COMMENT ON TABLE {schema}.tasklib_schedules IS 'Schedules: each makes a task at every tick.';
 COMMENT ON COLUMN {schema}.tasklib_schedules.plan IS 'what was decided: task, cron or every, tz, kwargs, misfire, overlap, jitter, options';
 COMMENT ON COLUMN {schema}.tasklib_schedules.declared_at IS 'declared in code by a worker that started then; NULL if made at run time';
