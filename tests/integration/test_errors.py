@@ -48,6 +48,18 @@ def test_a_wrong_url_is_refused_with_the_right_forms(url: str, monkeypatch: pyte
         TaskQueue(url)
 
 
+@pytest.mark.parametrize("query", ["mode=ro", "timeout=5&immutable=1", "b.db"])
+def test_a_parameter_that_nothing_heeds_is_refused(tmp_path: Path, query: str) -> None:
+    with pytest.raises(ConfigurationError, match="%3F"):
+        TaskQueue(f"sqlite:///{tmp_path}/a?{query}")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_sqlalchemy_says_of_pythons_driver_is_left_aside(tmp_path: Path) -> None:
+    with TaskQueue(f"sqlite:///{tmp_path}/a.db?timeout=5&check_same_thread=False") as queue:
+        assert queue.count() == 0
+
+
 def test_a_folder_that_does_not_exist_is_named(tmp_path: Path, form: Form):
     error = refused(f"sqlite:///{tmp_path}/missing/tasks.db", form)
 

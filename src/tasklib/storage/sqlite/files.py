@@ -7,16 +7,26 @@ import sqlite3
 import stat
 from contextlib import closing, suppress
 from pathlib import Path
-from urllib.parse import unquote
+from typing import Final
+from urllib.parse import parse_qs, unquote
 
 from tasklib.errors import ConfigurationError, DatabaseUnavailable
 from tasklib.storage.sqlite.file_identity import mark_of
 from tasklib.storage.sqlite.lock_file import last_writer
 
+_OF_DRIVERS: Final = frozenset({"timeout", "check_same_thread", "detect_types", "isolation_level", "cached_statements"})
+"""What SQLAlchemy's URLs may say of Python's driver, which is not for us."""
+
 
 def path_of(url: str) -> Path | None:
     """The file a URL names, or None for a database in memory."""
-    rest = unquote(url.partition("?")[0].removeprefix("sqlite:"))
+    named, _, query = url.partition("?")
+    if unknown := parse_qs(query, keep_blank_values=True).keys() - _OF_DRIVERS:
+        raise ConfigurationError(
+            f"a SQLite URL takes no {', '.join(sorted(unknown))!r} after a ?, and nothing would heed it: leave it out, "
+            f"or write %3F where the ? belongs to the file's name, got {url!r}"
+        )
+    rest = unquote(named.removeprefix("sqlite:"))
     if rest in ("///:memory:", "//:memory:", ":memory:", "//"):
         return None
     if not rest.startswith("///") or rest == "///":
