@@ -17,6 +17,8 @@ from tools.problems import ROOT
 
 pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")
 APPROVAL = "approval:c3"
+YES = {"ok": True, "reason": ""}
+NO = {"ok": False, "reason": "too dear"}
 
 
 class Program:
@@ -54,10 +56,9 @@ class Program:
         return [step.key for step in found if step.state == "done" and step.kind == "step"]
 
 
-@pytest.mark.parametrize("verdict", [{"ok": True, "reason": ""}, {"ok": False, "reason": "too dear"}])
-def test_an_agent_that_is_killed_resumes_without_repeating_a_call(
-    database_url: str, tmp_path: Path, verdict: dict[str, object]
-) -> None:
+def test_an_agent_that_is_killed_resumes_without_repeating_a_call(database_url: str, tmp_path: Path) -> None:
+    """A person says yes to the one on SQLite, and no to the one on PostgreSQL."""
+    verdict = YES if database_url.startswith("sqlite") else NO
     program = Program(database_url, tmp_path)
     try:
         # Its tools are being called when it is killed, and take longer than a busy machine needs for that.
