@@ -60,6 +60,7 @@ class HttpService:
             await asyncio.sleep(0.5)
             raise NoAnswer
         answering = self.process.spawn(_awaited(request(self.workers)))
+        answering.add_done_callback(_note_read)  # a reply that is lost may be an error, which nobody reads then
         await asyncio.wait({answering}, timeout=PATIENCE_SECONDS)
         if not answering.done() or self._random.random() < self.loss:
             raise NoAnswer
@@ -203,6 +204,11 @@ class HttpWorker:
                 await asyncio.sleep(0.5)
             except (ClaimLost, NotYours, TaskNotFound):
                 return
+
+
+def _note_read(answering: asyncio.Future[Any]) -> None:
+    if not answering.cancelled():
+        answering.exception()
 
 
 async def _awaited(answer: Awaitable[Any]) -> Any:
