@@ -80,6 +80,7 @@ class HttpWorker:
         self._concurrency = concurrency
         self._running: dict[tuple[UUID, int], asyncio.Task[None]] = {}
         self._unknown: set[tuple[UUID, int]] = set()
+        self._to_cancel: set[tuple[UUID, int]] = set()
         self._remote: Remote | None = None
         self.is_stopping = False
 
@@ -137,6 +138,7 @@ class HttpWorker:
             remote = self._remote
             if remote is None:
                 continue
+            running = list(self._running.items())  # what is claimed during the request is not in its answer
             try:
                 holding = await self._service.ask(lambda workers, remote=remote: workers.beat(remote))
             except NoAnswer:
@@ -146,8 +148,9 @@ class HttpWorker:
                 continue
             held = {(UUID(task_id), version) for task_id, version in holding.held}
             await self._release_unknown(held)
-            for key, work in list(self._running.items()):
-                if key not in held or str(key[0]) in holding.cancel:
+            self._to_cancel |= {key for key in held if str(key[0]) in holding.cancel}
+            for key, work in running:
+                if key not in held or key in self._to_cancel:
                     work.cancel()
 
     async def _release_unknown(self, held: set[tuple[UUID, int]]) -> None:
@@ -164,13 +167,16 @@ class HttpWorker:
             work.cancel()
 
     async def _work(self, task: Task) -> None:
+        key = task.id, task.version
         try:
             await self._report(task, await self._execute(task))
         except asyncio.CancelledError:
-            await self._report(task, None)
+            if key in self._to_cancel:
+                await self._report(task, None)
             raise
         finally:
-            self._running.pop((task.id, task.version), None)
+            self._running.pop(key, None)
+            self._to_cancel.discard(key)
 
     async def _execute(self, task: Task) -> int | str:
         behaviour, seconds = task.payload["behaviour"], task.payload["seconds"]
