@@ -125,6 +125,7 @@ else:
         burst=None,
         max_running=None,
         expires_after=None,
+        lifetime_seconds=None,
     ): ...
 
     # The options are those of TaskOptions, which would take 40 ms to load; a test compares the two.

@@ -1,4 +1,4 @@
--- Every table of the queue with its indexes and triggers.  Those that only count are named tasklib_stats_….
+-- Every table of the queue with its indexes and triggers.  Those that only count are named tasklib_stats_ and what they count.
 -- min_compatible: 1
 
 -- What a column accepts by itself is a domain of its own, named after its table and column, which an error then tells.
@@ -726,7 +726,7 @@ COMMENT ON COLUMN {schema}.tasks.watched IS 'somebody waits for its end: whoever
 COMMENT ON COLUMN {schema}.tasks.args IS 'reserved';
 COMMENT ON COLUMN {schema}.tasks.kwargs IS 'its input: an object of named arguments for functions';
 COMMENT ON COLUMN {schema}.tasks.headers IS 'carried along from the submission: tenant, request, trace';
-COMMENT ON COLUMN {schema}.tasks.result IS '{"value": …} of a completed task';
+COMMENT ON COLUMN {schema}.tasks.result IS '{"value": ...} of a completed task';
 COMMENT ON COLUMN {schema}.tasks.history IS 'the last 20 attempts that did not succeed: [{number, started_at, ended_at, worker_id, outcome, error}]';
 COMMENT ON COLUMN {schema}.tasks.log IS 'the last 200 lines it logged: [{attempt, elapsed, level, text}]';
 COMMENT ON COLUMN {schema}.tasks.worker_id IS 'who runs it now';
