@@ -7,10 +7,11 @@ app = Litestar([mount("/queue", queue.asgi(auth=role_of))], lifespan=[queue.life
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import unquote
+
+from tasklib.contrib.late import load
 
 
 def mount(path: str, service: Callable[..., Awaitable[None]]) -> Any:
@@ -33,6 +34,6 @@ def mount(path: str, service: Callable[..., Awaitable[None]]) -> Any:
         await service({**scope, "root_path": root, "path": asked}, receive, send)
 
     # Litestar reads these annotations.
-    types = importlib.import_module("litestar.types")
+    types = load("litestar.types", "litestar")
     mounted.__annotations__ = {"scope": types.Scope, "receive": types.Receive, "send": types.Send, "return": None}
-    return importlib.import_module("litestar").asgi(prefix, is_mount=True, copy_scope=True)(mounted)
+    return load("litestar", "litestar").asgi(prefix, is_mount=True, copy_scope=True)(mounted)

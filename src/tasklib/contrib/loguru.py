@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from loguru import logger
-
+from tasklib.contrib.late import load
 from tasklib.core.calls.middleware import Middleware
 
 if TYPE_CHECKING:
@@ -29,16 +28,18 @@ def bind(queue: TaskQueue, *, carry: Iterable[str] = ()) -> None:
         >>> bind(queue, carry=["tenant"])
         >>> task_id = add.options(headers={"tenant": "acme"}).submit(1)  # logged with tenant, task_id and task_name
     """
-    queue.add_middleware(_Binding(tuple(carry)))
+    queue.add_middleware(_Binding(tuple(carry), load("loguru", "loguru").logger))
 
 
 class _Binding(Middleware):
-    def __init__(self, carry: tuple[str, ...]) -> None:
+    def __init__(self, carry: tuple[str, ...], logger: Any) -> None:
         self._carry = carry
+        self._logger = logger
 
     def before(self, ctx: TaskContext) -> None:
         carried = {name: ctx.headers[name] for name in self._carry if name in ctx.headers}
-        bound = logger.contextualize(**carried, task_id=str(ctx.task.id), task_name=ctx.task.name, attempt=ctx.attempt)
+        details = {"task_id": str(ctx.task.id), "task_name": ctx.task.name, "attempt": ctx.attempt}
+        bound = self._logger.contextualize(**carried, **details)
         bound.__enter__()
         ctx.scratch[self] = bound
 

@@ -19,6 +19,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from tasklib.contrib.late import load
+
 if TYPE_CHECKING:
     from sqlalchemy import Dialect, FromClause
     from sqlalchemy.types import TypeDecorator, TypeEngine
@@ -59,6 +61,7 @@ def tables(schema: str | None = None) -> Tables:
         [('send_email', {'to': 'ada'})]
         >>> other.close()
     """
+    load("sqlalchemy", "sqlalchemy")
     from sqlalchemy import JSON, BigInteger, Column, Float, Integer, MetaData, Table, Text, select
     from sqlalchemy.dialects.postgresql import JSONB
 
@@ -108,6 +111,7 @@ def __getattr__(name: str) -> Any:
 @cache
 def _types() -> dict[str, Any]:
     """The types of our columns, made when SQLAlchemy is needed first."""
+    load("sqlalchemy", "sqlalchemy")
     from sqlalchemy import DateTime, String
     from sqlalchemy.dialects import postgresql
     from sqlalchemy.types import TypeDecorator

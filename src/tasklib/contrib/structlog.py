@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from structlog import contextvars
-
+from tasklib.contrib.late import load
 from tasklib.core.calls.middleware import Middleware
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def bind(queue: TaskQueue, *, carry: Iterable[str] = ()) -> None:
         >>> task_id.wait()
         'r-17'
     """
-    names = tuple(carry)
+    names, contextvars = tuple(carry), load("structlog.contextvars", "structlog")
 
     def carried() -> Mapping[str, Any]:
         known = contextvars.get_contextvars()
@@ -46,17 +45,18 @@ def bind(queue: TaskQueue, *, carry: Iterable[str] = ()) -> None:
 
     if names:
         queue.add_headers(carried)
-    queue.add_middleware(_Binding(names))
+    queue.add_middleware(_Binding(names, contextvars))
 
 
 class _Binding(Middleware):
-    def __init__(self, carry: tuple[str, ...]) -> None:
+    def __init__(self, carry: tuple[str, ...], contextvars: Any) -> None:
         self._carry = carry
+        self._contextvars = contextvars
 
     def before(self, ctx: TaskContext) -> None:
         carried = {name: ctx.headers[name] for name in self._carry if name in ctx.headers}
         details = {"task_id": str(ctx.task.id), "task_name": ctx.task.name, "attempt": ctx.attempt}
-        ctx.scratch[self] = contextvars.bind_contextvars(**carried, **details)
+        ctx.scratch[self] = self._contextvars.bind_contextvars(**carried, **details)
 
     def after(self, ctx: TaskContext, result: Any) -> None:
         self._unbind(ctx)
@@ -65,4 +65,4 @@ class _Binding(Middleware):
         self._unbind(ctx)
 
     def _unbind(self, ctx: TaskContext) -> None:
-        contextvars.reset_contextvars(**ctx.scratch.pop(self))
+        self._contextvars.reset_contextvars(**ctx.scratch.pop(self))

@@ -11,8 +11,9 @@ Django 5.2 with the package `django-tasks`, 6.0 and 6.1; see docs/integrations/d
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tasklib.contrib.late import public_names
 
 if TYPE_CHECKING:
     from tasklib.contrib.django.backend import TasklibBackend as TasklibBackend
@@ -22,16 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["TaskCancelled", "TasklibBackend", "get_queue", "with_options"]
 
-_HOMES = {
-    "TaskCancelled": "results",
-    "TasklibBackend": "backend",
-    "get_queue": "backend",
-    "with_options": "options",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Each public name is loaded when it is first used: Django imports this package before its settings are ready."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+# Django imports this package before its settings are ready.
+__getattr__ = public_names(
+    __name__,
+    {"TaskCancelled": "results", "TasklibBackend": "backend", "get_queue": "backend", "with_options": "options"},
+    "django",
+    "tasklib-queue[django]",
+)

@@ -1,9 +1,4 @@
-"""Sentry: errors of tasks, spans of submissions and attempts for its queue pages, and check-ins of schedules.
-
-    sentry_sdk.init(dsn=..., traces_sample_rate=1.0, integrations=[TasklibIntegration()])
-
-Inputs, results and local variables are not sent; of an error, what a task's secrets leave of its text.
-"""
+"""What the Sentry SDK calls: its integration, and the spans, errors and check-ins that it sends."""
 
 from __future__ import annotations
 

@@ -1,15 +1,4 @@
-"""OpenTelemetry: spans and metrics for submissions and attempts, by the semantic conventions for messaging.
-
-    from tasklib.contrib.opentelemetry import TasklibInstrumentor
-
-    TasklibInstrumentor().instrument()
-
-A submission is a PRODUCER span whose context travels with the task; an attempt is a CONSUMER span linked to it, also in
-another process.  A step of a workflow is a span in that of its attempt, to which its children link.  Inputs and results
-are in no signal; of an error, what a task's secrets leave of its text.
-
-Needs the packages of the extra `opentelemetry`.
-"""
+"""What OpenTelemetry calls: its instrumentor, and the spans and metrics of submissions and attempts."""
 
 from __future__ import annotations
 
