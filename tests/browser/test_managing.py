@@ -214,7 +214,7 @@ def test_a_pause_is_lifted_from_the_banner_of_any_page(page: Page, site: Site, q
 def test_types_that_nobody_handles_are_told_on_every_page(page: Page, site: Site, queue: TaskQueue) -> None:
     queue.enqueue("legacy.import", {})
     page.goto(f"{site.url}/settings")
-    expect(page.get_by_text("No worker is alive. 1 task waits.")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="No worker is running, 1 task waiting")).to_be_visible()
 
 
 def test_the_audit_log_is_read_page_by_page(page: Page, site: Site, queue: TaskQueue) -> None:

@@ -16,7 +16,8 @@ from tests.browser.site import Site
 from tests.fixtures.waiting import eventually
 from tools import dashboard
 
-HOLDABLE = re.compile(r"/api/(?!session|control)")
+HOLDABLE = re.compile(r"/api/(?!session|findings)")
+HOLDABLE_OF_OVERVIEW = re.compile(r"/api/(?!session)")
 COUNT_SHIFTS = """() => {
     window.shifted = 0;
     window.observing?.disconnect();
@@ -113,16 +114,18 @@ class Walk:
             go(self.page, each)
 
     @contextmanager
-    def answers_held(self) -> Generator[None, None, None]:
-        """Nothing that the page asks for is answered before the end, but for who it is and what the banners say."""
+    def answers_held(self, path: str) -> Generator[None, None, None]:
+        """Nothing that the page asks for is answered before the end, but for who it is and what the banners say, which
+        the overview has none of."""
+        holdable = HOLDABLE_OF_OVERVIEW if path.partition("?")[0] == "/" else HOLDABLE
         held: list[Route] = []
         holding = True
-        self.page.route(HOLDABLE, lambda route: held.append(route) if holding else route.continue_())
+        self.page.route(holdable, lambda route: held.append(route) if holding else route.continue_())
         yield
         holding = False
         for route in held:
             route.continue_()
-        self.page.unroute(HOLDABLE)
+        self.page.unroute(holdable)
 
     @contextmanager
     def answers_lost(self) -> Generator[None, None, None]:
@@ -170,7 +173,7 @@ def test_a_page(name: str, walk: Walk, site: Site, ids: dict[str, str]) -> None:
     path, text = PAGES[name]
     page = walk.page
     page.set_viewport_size({"width": WIDTHS["desktop"], "height": 900})
-    with walk.answers_held():
+    with walk.answers_held(path):
         walk.go(site, path.format(**ids))
         expect(page.locator("[aria-busy=true] .bone").first, "what is on its way has its place").to_be_visible()
         expect(page.get_by_role("status").filter(has_text="Loading").first).to_be_attached()

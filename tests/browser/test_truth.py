@@ -127,8 +127,8 @@ def test_a_lost_worker_leaves_a_trace_and_raises_a_banner(page: Page, site: Site
     expect(page.get_by_text("w-lost")).to_be_visible()
     queue.database.run(lambda: recover_from(UUID(instance), queue.config.backoff))
 
-    banner = page.get_by_role("status").filter(has_text="Worker w-lost was lost")
-    expect(banner).to_contain_text("2 tasks were taken back and run again.")
+    banner = page.get_by_role("status").filter(has_text="Worker w-lost on host-7 was lost")
+    expect(banner).to_contain_text("with 2 tasks, which run again")
     row = page.get_by_role("row").filter(has_text="w-lost")
     expect(row).to_contain_text("host-7")
     expect(row).to_contain_text("Lost")

@@ -84,3 +84,23 @@ def test_without_a_worker_one_finding_says_it_for_all_types():
     (found,) = find(Situation(NOW, stats(a={"pending": 1}, b={"pending": 2}), (), [worker("a", alive=False)]))
 
     assert (found.code, found.severity, found.count) == ("no_workers", "critical", 3)
+
+
+def test_the_last_worker_that_was_killed_is_named_with_everything_that_waits_for_it():
+    killed = worker("a", alive=False, running=2)
+
+    (found,) = find(Situation(NOW, stats(a={"pending": 1, "running": 2}), (), [killed]))
+
+    assert (found.code, found.severity, found.count, found.since) == ("no_workers", "critical", 3, NOW)
+    assert found.text.startswith("The last worker, w-1 on host, ended without saying goodbye, 3 tasks wait; ")
+    (held,) = find(Situation(NOW, stats(a={"running": 2}), (), [killed]))
+    assert (held.code, held.count) == ("no_workers", 2), "also if it took everything with it"
+
+
+def test_a_worker_that_fell_silent_is_told_of_before_it_is_recorded_as_lost():
+    silent, idle = worker("a", alive=False, running=2), worker("a", alive=False)
+
+    (found,) = find(Situation(NOW, stats(a={"running": 2}), (), [worker("a"), silent]))
+    assert (found.code, found.severity, found.count) == ("worker_silent", "warning", 2)
+    (alone,) = find(Situation(NOW, stats(), (), [idle]))
+    assert (alone.code, alone.severity) == ("worker_silent", "info")

@@ -2,27 +2,22 @@
 
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import { resume } from "../actions";
 import { api, take } from "../api/client";
 import type { components } from "../api/schema";
 import { count } from "../format";
-import { href } from "../router";
 import { useResource } from "../resource";
-import { can } from "../session";
 import { Ago, Button, Panel } from "../ui/basic";
 import { LimitDialog } from "../ui/controls";
+import { Act, type Action, type Finding, useFindings } from "../ui/findings";
 import { Listed } from "../ui/listed";
 import { RedriveDialog } from "./errors/redrive";
 
-export type Finding = components["schemas"]["FindingInfo"];
-type Action = Finding["actions"][0];
 export type Change = components["schemas"]["ChangeInfo"];
 
-const LOOKING = 5000;
 const FEW = 5;
 
 export function Now() {
-  const found = useResource("findings", (signal) => take(api.GET("/api/findings", { signal })), { live: true, every: LOOKING });
+  const found = useFindings();
   const [asking, setAsking] = useState<{ finding: Finding; action: Action } | null>(null);
   const [open, setOpen] = useState(false);
   const all = found.data?.findings ?? [];
@@ -65,7 +60,6 @@ export function Now() {
   );
 }
 
-
 /** As high while it is read as it was the last time in this width, so that what is below does not jump. */
 function Standing({ loading, children }: { loading: boolean; children: ComponentChildren }) {
   const box = useRef<HTMLDivElement>(null);
@@ -95,36 +89,6 @@ function Text({ finding }: { finding: Finding }) {
       )}
     </span>
   );
-}
-
-/** A button for what is done here, a link to where one looks. */
-function Act({ action, ask, done }: { action: Action; ask: () => void; done: () => void }) {
-  const { label, target } = action;
-  switch (action.action) {
-    case "resume":
-      return can("operate") ? (
-        <Button kind="small" label={target ? `Resume ${target}` : "Resume everything"} onClick={() => void resume(target).then(done)}>
-          {label}
-        </Button>
-      ) : null;
-    case "redrive":
-    case "limits":
-      return can("operate") ? (
-        <Button kind="small" onClick={ask}>
-          {label}
-        </Button>
-      ) : null;
-    case "tasks":
-      return <a href={href("/tasks", { type: target ?? undefined, status: ["pending", "retrying"] })}>{label}</a>;
-    case "task":
-      return <a href={href(`/tasks/${target}`)}>{label}</a>;
-    case "errors":
-      return <a href={href(`/errors/${target}`)}>{label}</a>;
-    case "latency":
-      return <a href={href("/latency", { type: target ?? undefined })}>{label}</a>;
-    default:
-      return <a href={href(`/${action.action}`)}>{label}</a>;
-  }
 }
 
 export function useChanges(seconds: number): Change[] {

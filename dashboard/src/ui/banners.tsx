@@ -1,126 +1,90 @@
-/** What holds tasks up and a person should know on every page: a pause, or types that nobody works on. */
+/** What holds tasks up and a person should know on every page: pauses, types that nobody works on, workers that are gone. */
 
 import { signal } from "@preact/signals";
-import { resume } from "../actions";
-import { api, take } from "../api/client";
-import { now } from "../clock";
-import { count, plural, verb } from "../format";
-import { snapshot } from "../live";
+import { plural } from "../format";
 import { href, path } from "../router";
-import { useResource } from "../resource";
-import { can } from "../session";
 import { Ago, Button } from "./basic";
+import { Act, type Finding, useFindings } from "./findings";
 
-const LOOKING = 5000;
+/** More alike than these are one banner, until somebody opens it. */
+const MANY = 2;
 
-/** Milliseconds for which a lost worker is worth a banner; the list of workers keeps it for a day. */
-const NEWS = 3_600_000;
+/** Of which findings every page tells, how many of them are told in short, and whether they can be put away. */
+const TOLD: Record<string, { many?: (all: Finding[]) => string; news?: boolean }> = {
+  no_workers: {},
+  paused: { many: (all) => plural(all.length, "pause") },
+  unhandled: { many: (all) => `No running worker handles ${plural(all.length, "type")}` },
+  worker_lost: { many: (all) => `${plural(all.length, "worker")} were lost with ${plural(held(all), "task")}`, news: true },
+  worker_silent: { many: (all) => `${plural(all.length, "worker")} send no heartbeat any more`, news: true },
+};
+
+const held = (all: Finding[]): number => all.reduce((sum, each) => sum + each.count, 0);
+const unfolded = signal<string[]>([]);
 const dismissed = signal<string[]>(JSON.parse(sessionStorage.getItem("dismissed") ?? "[]") as string[]);
+const keyOf = (finding: Finding): string => `${finding.code} ${finding.since} ${finding.text}`;
 
-function dismiss(instances: string[]): void {
-  dismissed.value = [...dismissed.value, ...instances].slice(-200);
+function dismiss(all: Finding[]): void {
+  dismissed.value = [...dismissed.value, ...all.map(keyOf)].slice(-200);
   sessionStorage.setItem("dismissed", JSON.stringify(dismissed.value));
 }
 
-/** Workers that were killed or fell silent a moment ago, and what they had in hand. */
-function LostWorkers() {
-  const workers = useResource("lost workers", (signal) => take(api.GET("/api/workers", { params: { query: { limit: 1 } }, signal })), { live: true, every: LOOKING });
-  const lost = (workers.data?.ended ?? []).filter(
-    (each) => each.ending === "lost" && now.value - Date.parse(each.endedAt) < NEWS && !dismissed.value.includes(each.instance),
-  );
-  const [latest] = lost;
-  if (!latest) return null;
-  const tasks = lost.reduce((sum, each) => sum + each.tasks, 0);
+function Dismiss({ all }: { all: Finding[] }) {
   return (
-    <div class="banner warn" role="status">
-      <span>
-        <strong>{lost.length > 1 ? `${plural(lost.length, "worker")} were lost` : `Worker ${latest.workerId} was lost`}</strong>{" "}
-        <Ago at={latest.endedAt} />: {tasks ? `${plural(tasks, "task")} ${verb(tasks, "was", "were")} taken back and ${verb(tasks, "runs", "run")} again.` : "it held no tasks."}
-      </span>
-      <span class="banner-acts">
-        <a href={href("/workers")}>Workers</a>
-        <Button kind="plain" onClick={() => dismiss(lost.map((each) => each.instance))} label="Dismiss">
-          ×
-        </Button>
-      </span>
-    </div>
+    <Button kind="plain" onClick={() => dismiss(all)} label="Dismiss">
+      ×
+    </Button>
   );
 }
 
-/** More pauses than these are one banner, until somebody opens it. */
-const MANY = 2;
-const unfolded = signal(false);
-
-function FoldedPauses({ types }: { types: (string | null)[] }) {
-  const names = types.map((type) => type ?? "everything");
+function Folded({ code, all }: { code: string; all: Finding[] }) {
+  const names = all.flatMap((each) => (code === "paused" ? [each.type ?? "everything"] : each.type ? [each.type] : [])).sort();
   return (
     <div class="banner warn" role="status">
       <span>
-        <strong>{plural(types.length, "pause")}:</strong> {names.slice(0, 3).join(", ")}
+        <strong>{TOLD[code]!.many!(all)}</strong>
+        {names.length > 0 && `: ${names.slice(0, 3).join(", ")}`}
         {names.length > 3 && ` and ${names.length - 3} more`}
       </span>
       <span class="banner-acts">
-        <a href={href("/types")}>Types</a>
-        <Button kind="small" onClick={() => (unfolded.value = true)}>
+        <a href={href(names.length ? "/types" : "/workers")}>{names.length ? "Types" : "Workers"}</a>
+        <Button kind="small" onClick={() => (unfolded.value = [...unfolded.value, code])}>
           Show all
         </Button>
+        {TOLD[code]!.news && <Dismiss all={all} />}
       </span>
     </div>
   );
 }
 
-/** What could run now; what waits for its time, an event or a person needs no worker yet. */
-const due = (each: { pending: number; delayed: number; waiting: number; retrying: number }): number => each.pending - each.delayed - each.waiting + each.retrying;
+function One({ finding, done }: { finding: Finding; done: () => void }) {
+  return (
+    <div class="banner warn" role="status">
+      <span>
+        {finding.text} {finding.since && <Ago at={finding.since} />}
+      </span>
+      <span class="banner-acts">
+        {finding.actions.map((action) => (
+          <Act key={action.action} action={action} done={done} />
+        ))}
+        {TOLD[finding.code]!.news && <Dismiss all={[finding]} />}
+      </span>
+    </div>
+  );
+}
 
 export function Banners() {
-  const control = useResource("control", (signal) => take(api.GET("/api/control", { signal })), {
-    live: true,
-    every: LOOKING,
-  });
-  const types = useResource("types", (signal) => take(api.GET("/api/types", { signal })), { every: LOOKING });
-  const alive = snapshot.value?.workersAlive;
-  const unhandled = types.data?.types.filter((each) => !each.workers && due(each) > 0) ?? [];
-  const waiting = unhandled.reduce((sum, each) => sum + due(each), 0);
-  const pauses = control.data?.pauses ?? [];
-  const folded = pauses.length > MANY && !unfolded.value;
   // The overview says all of this, and more, at its top.
-  if (path.value === "/") return null;
+  const wanted = path.value !== "/";
+  const found = useFindings(wanted);
+  if (!wanted) return null;
+  const all = found.data?.findings.filter((each) => !dismissed.value.includes(keyOf(each))) ?? [];
   return (
     <>
-      <LostWorkers />
-      {folded && <FoldedPauses types={pauses.map((pause) => pause.type)} />}
-      {(folded ? [] : pauses).map((pause) => (
-        <div key={pause.type ?? ""} class="banner warn" role="status">
-          <span>
-            <strong>{pause.type ? `${pause.type} is paused` : "Everything is paused"}</strong>
-            {pause.by && ` by ${pause.by}`} <Ago at={pause.since} />
-            {pause.reason && `: ${pause.reason}`}
-          </span>
-          {can("operate") && (
-            <Button kind="small" onClick={() => void resume(pause.type).then(control.refresh)}>
-              Resume
-            </Button>
-          )}
-        </div>
-      ))}
-      {alive === 0 && waiting > 0 ? (
-        <div class="banner warn" role="status">
-          <span>
-            <strong>No worker is alive.</strong> {plural(waiting, "task")} {verb(waiting, "waits", "wait")}. Start one: <code>tasklib worker app.tasks</code>
-          </span>
-          <a href={href("/workers")}>Workers</a>
-        </div>
-      ) : (
-        unhandled.length > 0 && (
-          <div class="banner warn" role="status">
-            <span>
-              <strong>No running worker handles {unhandled.slice(0, 3).map((each) => each.type).join(", ")}</strong>
-              {unhandled.length > 3 && ` and ${unhandled.length - 3} more`}, {count(waiting)} waiting
-            </span>
-            <a href={unhandled.length === 1 ? href("/types", { search: unhandled[0]!.type }) : href("/types")}>{unhandled.length === 1 ? "Type" : "Types"}</a>
-          </div>
-        )
-      )}
+      {Object.keys(TOLD).map((code) => {
+        const alike = all.filter((each) => each.code === code);
+        if (alike.length > MANY && !unfolded.value.includes(code)) return <Folded key={code} code={code} all={alike} />;
+        return alike.map((each) => <One key={keyOf(each)} finding={each} done={found.refresh} />);
+      })}
     </>
   );
 }

@@ -369,19 +369,6 @@ def test_a_database_that_is_away_is_503(database_url: str) -> None:
         client.close()
 
 
-def test_findings_and_changes_say_what_is_wrong_and_who_did_it(queue: Face, http: Client) -> None:
-    http.create("mail")
-    assert http.post("/api/tasks/pause", {"type": "mail", "reason": "provider is down"}).status_code == 200
-
-    (found,) = http.get("/api/findings").json()["findings"]
-    assert (found["code"], found["severity"], found["count"], found["type"]) == ("paused", "warning", 1, "mail")
-    assert found["text"].endswith(": provider is down")
-    assert found["actions"][0] == {"action": "resume", "label": "Resume", "target": "mail"}
-    (change,) = http.get("/api/changes").json()["changes"]
-    assert (change["kind"], change["text"]) == ("action", "anonymous paused mail")
-    assert http.get("/api/changes?seconds=1").status_code == 400
-
-
 def test_latency_is_counted_by_time_and_compared_with_an_objective(queue: Face, http: Client) -> None:
     waits = {bucket_of(0.02): 95, bucket_of(30.0): 5}
     done = statistics.Done("job", "completed", 100, waits, {})

@@ -99,12 +99,14 @@ def find(seen: Situation) -> tuple[Finding, ...]:
     """Everything that is wrong, the most urgent first; of one urgency what concerns the most tasks."""
     found = [
         *_paused(seen),
+        *_without_workers(seen),
         *_unhandled(seen),
         *_full(seen),
         *_parked(seen),
         *_new_errors(seen),
         *_returned_errors(seen),
         *_lost_workers(seen),
+        *_silent_workers(seen),
         *_stuck(seen),
         *_missed_schedules(seen),
         *_objectives_at_risk(seen),
@@ -122,7 +124,7 @@ def _waiting(seen: Situation, name: str) -> int:
 
 
 def _paused(seen: Situation) -> Iterator[Finding]:
-    for pause in sorted(seen.pauses, key=lambda each: each.name or "")[:MOST_OF_A_KIND]:
+    for pause in sorted(seen.pauses, key=lambda each: each.name or ""):
         names = seen.stats.by_name if pause.name is None else [pause.name]
         waiting = sum(_waiting(seen, name) for name in names)
         what = "Everything" if pause.name is None else pause.name
@@ -132,18 +134,46 @@ def _paused(seen: Situation) -> Iterator[Finding]:
         yield Finding("paused", severity, text, pause.since, waiting, pause.name, remedies)
 
 
-def _unhandled(seen: Situation) -> Iterator[Finding]:
-    alive = [worker for worker in seen.workers if worker.alive]
-    handled = {name for worker in alive for name in worker.names}
+def _unhandled_names(seen: Situation) -> dict[str, int]:
+    """What waits of names that are not paused and that no worker alive handles."""
+    handled = {name for worker in seen.workers if worker.alive for name in worker.names}
     paused = {pause.name for pause in seen.pauses}
     waiting = {name: _waiting(seen, name) for name in seen.stats.by_name if name not in handled and name not in paused}
-    waiting = {name: count for name, count in waiting.items() if count > 0}
-    total = sum(waiting.values())
-    if total and not alive:
-        text = f"No worker is running, {_tasks(total)} waiting; start one: tasklib worker app.tasks"
-        remedies = (Remedy("workers", "Workers"), Remedy("tasks", "Waiting tasks"))
-        yield Finding("no_workers", Severity.CRITICAL, text, None, total, None, remedies)
+    return {name: count for name, count in waiting.items() if count > 0}
+
+
+def _silent(seen: Situation) -> list[WorkerInfo]:
+    """Workers that have sent no heartbeat for too long and whose tasks nobody has taken back yet, the latest first."""
+    return sorted((each for each in seen.workers if not each.alive), key=lambda each: each.heartbeat_at, reverse=True)
+
+
+def _left_behind(seen: Situation) -> int:
+    """How many tasks no worker at all is there for, those that silent ones hold included."""
+    if any(worker.alive for worker in seen.workers):
+        return 0
+    return sum(_unhandled_names(seen).values()) + sum(worker.running for worker in _silent(seen))
+
+
+def _without_workers(seen: Situation) -> Iterator[Finding]:
+    count, silent = _left_behind(seen), _silent(seen)
+    if not count:
         return
+    if silent:
+        last, many = silent[0], len(silent) > 1
+        who = f"The last {len(silent)} workers" if many else f"The last worker, {last.worker_id} on {last.host},"
+        text = f"{who} ended without saying goodbye, {_tasks(count)} {'waits' if count == 1 else 'wait'}"
+    else:
+        text = f"No worker is running, {_tasks(count)} waiting"
+    remedies = (Remedy("workers", "Workers"), Remedy("tasks", "Waiting tasks"))
+    since = silent[0].heartbeat_at if silent else None
+    text += "; start one: tasklib worker app.tasks"
+    yield Finding("no_workers", Severity.CRITICAL, text, since, count, None, remedies)
+
+
+def _unhandled(seen: Situation) -> Iterator[Finding]:
+    if not any(worker.alive for worker in seen.workers):
+        return
+    waiting = _unhandled_names(seen)
     busiest = sorted(waiting, key=lambda name: -waiting[name])
     for name in busiest[:MOST_OF_A_KIND]:
         text = f"No running worker handles {name}, {waiting[name]:,} waiting"
@@ -220,6 +250,18 @@ def _lost_workers(seen: Situation) -> Iterator[Finding]:
         severity = Severity.WARNING if worker.tasks else Severity.INFO
         remedies = (Remedy("workers", "Workers"),)
         yield Finding("worker_lost", severity, text, worker.ended_at, worker.tasks, None, remedies)
+
+
+def _silent_workers(seen: Situation) -> Iterator[Finding]:
+    """Those that have fallen silent and are not recorded as lost yet: another worker does that, if there is one."""
+    if _left_behind(seen):
+        return
+    for worker in sorted(_silent(seen), key=lambda each: -each.running)[:MOST_OF_A_KIND]:
+        held = f"; it holds {_tasks(worker.running)}, which others take back" if worker.running else ""
+        text = f"Worker {worker.worker_id} on {worker.host} sends no heartbeat any more{held}"
+        severity = Severity.WARNING if worker.running else Severity.INFO
+        remedies = (Remedy("workers", "Workers"),)
+        yield Finding("worker_silent", severity, text, worker.heartbeat_at, worker.running, None, remedies)
 
 
 def _stuck(seen: Situation) -> Iterator[Finding]:

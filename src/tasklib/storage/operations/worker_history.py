@@ -52,6 +52,6 @@ def find_releases(worker_ids: Iterable[str]) -> Operation[list[WorkerRelease]]:
 
 
 def list_ended_workers(*, seconds: float, limit: int = 1000) -> Operation[list[EndedWorker]]:
-    """Instances that ended in the last so many seconds, the latest first."""
+    """Instances that ended in the last so many seconds, the latest first; of more than `limit` the lost ones stay."""
     rows = yield Statement("list_ended_workers", {"seconds": seconds, "limit": limit})
-    return [ended_worker_from_row(row) for row in rows]
+    return sorted((ended_worker_from_row(row) for row in rows), key=lambda each: each.ended_at, reverse=True)

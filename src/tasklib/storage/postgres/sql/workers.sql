@@ -307,9 +307,9 @@ FROM {schema}.tasklib_worker_history AS e
 WHERE e.worker_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:workers::jsonb))) AND e.release IS NOT NULL;
 
 -- name: list_ended_workers
--- Instances that ended in the last so many seconds, the latest first.
+-- Instances that ended in the last so many seconds; those that were lost first: they are not left out for many that stopped.
 SELECT e.instance, e.worker_id, e.host, e.pid, e.release, e.started_at, e.heartbeat_at, e.ended_at, e.ending, e.tasks
 FROM {schema}.tasklib_worker_history AS e
 WHERE e.ended_at > coalesce(:now::timestamptz, now()) - make_interval(secs => :seconds::float8)
-ORDER BY e.ended_at DESC, e.instance
+ORDER BY e.ending, e.ended_at DESC, e.instance
 LIMIT :limit::integer;

@@ -231,9 +231,9 @@ FROM tasklib_worker_history AS e
 WHERE e.worker_id IN (SELECT k.value FROM json_each(:workers) AS k) AND e.release IS NOT NULL;
 
 -- name: list_ended_workers
--- Instances that ended in the last so many seconds, the latest first.
+-- Instances that ended in the last so many seconds; those that were lost first: they are not left out for many that stopped.
 SELECT e.instance, e.worker_id, e.host, e.pid, e.release, e.started_at, e.heartbeat_at, e.ended_at, e.ending, e.tasks
 FROM tasklib_worker_history AS e
 WHERE (julianday(:now) - julianday(e.ended_at)) * 86400.0 < :seconds
-ORDER BY e.ended_at DESC, e.instance
+ORDER BY e.ending, e.ended_at DESC, e.instance
 LIMIT :limit;
