@@ -295,6 +295,37 @@ def test_a_map_that_was_broken_off_goes_on_where_it_was(queue: Face, double: Any
     assert queue.count(name="double") == 6
 
 
+@pytest.mark.parametrize("second", [[0, 1, 7, 3, 4, 5], [1, 0, 2, 3, 4, 5], [0, 1, 2]])
+def test_a_map_that_goes_on_with_other_inputs_is_parked(
+    queue: Face, double: Any, monkeypatch: pytest.MonkeyPatch, second: list[int]
+):
+    """Broken off between two chunks; new code, or a list that has changed, would run some children of each."""
+    from tasklib.worker.workflows import children
+
+    monkeypatch.setattr(children, "CHUNK", 2)
+    runs = iter([[0, 1, 2, 3, None], second])
+
+    def inputs() -> Any:
+        for n in next(runs):
+            if n is None:
+                raise OSError("the list cannot be read")
+            yield {"n": n}
+
+    @queue.task(max_retries=2)
+    async def parent(ctx: AsyncTaskContext) -> int:
+        return (await ctx.map(double, inputs())).total
+
+    task_id = parent.submit()
+    queue.process_batch(1)
+    queue.advance(60)
+    drain(queue)
+
+    task = queue.read(task_id)
+    assert (task.state, (task.waits_for or "")[:5]) == (TaskState.PENDING, "code ")
+    assert "step 'double' was recorded as a map" in (task.error or "")
+    assert queue.count(name="double") == 4
+
+
 def test_wrong_inputs_are_refused(queue: Face, double: Any):
     @queue.task(max_retries=0)
     async def parent(ctx: AsyncTaskContext, what: str) -> None:

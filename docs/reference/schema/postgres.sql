@@ -398,6 +398,7 @@ CREATE TABLE {schema}.tasklib_groups (
     failed bigint DEFAULT 0 NOT NULL,
     cancelled bigint DEFAULT 0 NOT NULL,
     max_failures bigint,
+    last_digest text COLLATE pg_catalog."C",
     fired_at timestamp with time zone,
     stopped_at timestamp with time zone,
     cleared_at timestamp with time zone,

@@ -200,6 +200,20 @@ def test_children_that_do_not_follow_are_refused(remote: Remote) -> None:
     assert (refused.status_code, "before=1" in refused.json()["detail"]) == (400, True)
 
 
+def test_children_are_sent_again_from_the_first_by_a_worker_that_starts_over(remote: Remote) -> None:
+    made = {"key": "all", "type": "part", "sealed": False}
+    chunks = [[{"n": 0}, {"n": 1}], [{"n": 2}, {"n": 3}]]
+    for _ in range(2):
+        for before, payloads in zip((0, 2), chunks, strict=True):
+            sent = remote.send("children", **made, payloads=payloads, before=before)
+            assert sent.status_code == 200, sent.text
+    assert sent.json()["total"] == 4
+    others = remote.send("children", **made, payloads=[{"n": 3}, {"n": 2}], before=2)
+    assert (others.status_code, "others than these" in others.json()["detail"]) == (400, True)
+    fewer = remote.send("children", **{**made, "sealed": True}, payloads=chunks[0])
+    assert (fewer.status_code, "others than these" in fewer.json()["detail"]) == (400, True)
+
+
 def test_another_kind_of_step_under_the_key_is_refused_and_can_be_parked(queue: Face, remote: Remote) -> None:
     remote.send("steps", key="a", value=1)
     refused = remote.send("suspend", key="a", events=["x"])

@@ -6,11 +6,13 @@ that is sent again after a lost reply changes nothing, and gets the answer of th
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
+from tasklib.core.codec import dumps
 from tasklib.core.lifecycle import Ending
 from tasklib.core.member_ids import new_group_id
 from tasklib.core.task import Task, TaskState
@@ -205,10 +207,16 @@ def add_children(
         return (yield from _group_state(attempt, key))
     stored = yield from groups.look_at_group(task_id, version, str(group))
     if not stored["sealed"]:
+        digest, last = _digest_of(rows), before + len(rows)
         total = stored["total"]
         if rows and total == before:
-            total = yield from groups.add_members(task_id, version, str(group), before, rows)
-        if total != before + len(rows):
+            total = yield from groups.add_members(task_id, version, str(group), before, rows, digest)
+        elif total >= last and ((sealed and total > last) or (rows and total == last and digest != stored["digest"])):
+            raise ConfigurationError(
+                f"{total:,} children of {key!r} are stored, and others than these after the first {before:,}; send the "
+                "same children in the same order in every run, or give changed ones another key"
+            )
+        if total < last:
             raise ConfigurationError(
                 f"{total:,} children of {key!r} are stored, and these were sent as those after the first {before:,}; "
                 f"send those after the first {total:,}, with before={total}"
@@ -316,6 +324,12 @@ def _group_state(attempt: Attempt, key: str) -> Operation[GroupState]:
     assert step is not None
     found = yield from groups.look_at_group(str(attempt.task_id), attempt.version, step.value["group"])
     return GroupState(UUID(step.value["group"]), found["total"], found["sealed"], step)
+
+
+def _digest_of(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A hash of children that came in one request."""
+    text = dumps([[row["name"], row["kwargs"]] for row in rows])
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
 def _waits_for(wait: Wait) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
 from tasklib.core.calls.groups import Group
 from tasklib.core.calls.steps import StepOptions
+from tasklib.core.codec import dumps
 from tasklib.core.member_ids import member_id, new_group_id
 from tasklib.core.task import NewTask
 from tasklib.errors import ConfigurationError, TaskFailed, WaitTimeout, seconds_of
@@ -116,30 +118,39 @@ class ChildLogic(History):
             yield Ask("restart_children", {"group": group, **patience(key, seconds)})
         stored = yield Ask("look_at_group", {"group": group})
         if not stored["sealed"]:
-            yield from self._store_children(group, stored["total"], task, inputs)
+            yield from self._store_children(key, group, stored, task, inputs)
             yield Ask("seal_group", {"group": group})
         answer = yield from self._await_children(key, number, "map", task.definition.name)
         return self._group(key, answer["state"], answer["value"], answer["error"], task)
 
     def _store_children(
-        self, group: str, stored: int, task: Submitter[Any, Any], inputs: Iterable[Mapping[str, Any]]
+        self,
+        key: str,
+        group: str,
+        stored: Mapping[str, Any],
+        task: Submitter[Any, Any],
+        inputs: Iterable[Mapping[str, Any]],
     ) -> Logic[None]:
-        """Store children chunk by chunk, after those that an earlier attempt has stored."""
-        index = 0
-        rows = iter(inputs)
-        while chunk := list(itertools.islice(rows, CHUNK)):
-            skipped = max(0, min(len(chunk), stored - index))
+        """Store children chunk by chunk, after those that an earlier attempt has stored of the same inputs."""
+        index, before = 0, stored["total"]
+        rows, seen = iter(inputs), InputDigest()
+        while chunk := list(itertools.islice(rows, min(CHUNK, before - index) if index < before else CHUNK)):
             new = [
                 self._child(_without_key(task.bind_row(position, row)), group, position)
-                for position, row in enumerate(chunk[skipped:], index + skipped)
+                for position, row in enumerate(chunk, index)
             ]
-            if new:
-                total = yield Ask("add_members", {"group": group, "before": index + skipped, "rows": rows_of(new)})
+            digest = seen.after(new)
+            if index >= before:
+                more = {"before": index, "rows": rows_of(new), "digest": digest}
+                total = yield Ask("add_members", {"group": group, **more})
                 if total != index + len(chunk):
-                    raise self._mismatch("map", f"a map with {total} inputs stored", f"{index + len(chunk)}")
+                    raise self._mismatch(key, f"a map with {total:,} inputs", f"one with {index + len(chunk):,}")
             index += len(chunk)
-        if index < stored:
-            raise self._mismatch("map", f"a map with {stored} inputs stored", f"one with {index} inputs")
+            if index == before and digest != stored["digest"]:
+                recorded = f"a map whose first {before:,} inputs were others"
+                raise self._mismatch(key, recorded, "inputs that must be the same, in the same order, in every run")
+        if index < before:
+            raise self._mismatch(key, f"a map with {before:,} inputs or more", f"one with {index:,}")
 
     def _await_children(self, key: str, number: int, kind: str, name: str) -> Logic[dict[str, Any]]:
         answer: dict[str, Any] = yield Ask("take", {"key": key, "events": []})
@@ -172,6 +183,18 @@ class ChildLogic(History):
         assert self.database is not None
         counts = {name: value[name] for name in ("total", "failed", "cancelled")}
         return Group(value["group"], **counts, results=StoredResults.of(self.database, read))
+
+
+class InputDigest:
+    """A hash of all inputs of a map so far, however they are divided into chunks."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.blake2b(digest_size=12)
+
+    def after(self, new: Sequence[NewTask]) -> str:
+        """The hash after these too."""
+        self._hash.update(dumps([each.kwargs for each in new])[1:-1].encode() + b",")
+        return self._hash.hexdigest()
 
 
 def patience(key: str, seconds: float | None) -> dict[str, Any]:

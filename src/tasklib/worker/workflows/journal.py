@@ -49,7 +49,7 @@ REQUESTS: Final[Mapping[str, Callable[..., Operation[Any]]]] = {
     "open_wait": lambda task, step, events: events_.open_wait(task.id, task.version, step, events),
     "take": lambda task, key, events: events_.take_event(task.id, task.version, key, events),
     "open_group": lambda task, **params: groups.open_group(task.id, task.version, **params),
-    "add_members": lambda task, group, before, rows: groups.add_members(task.id, task.version, group, before, rows),
+    "add_members": lambda task, group, **more: groups.add_members(task.id, task.version, group, **more),
     "look_at_group": lambda task, group: groups.look_at_group(task.id, task.version, group),
     "seal_group": lambda task, group: groups.seal_group(task.id, task.version, group),
     "restart_children": lambda task, group, **more: groups.restart_children(task.id, task.version, group, **more),

@@ -83,11 +83,12 @@ def store_flow(
 
 
 def add_members(
-    task_id: str, version: int, group_id: str, before: int, rows: Sequence[Mapping[str, Any]]
+    task_id: str, version: int, group_id: str, before: int, rows: Sequence[Mapping[str, Any]], digest: str
 ) -> Operation[int]:
     """Store further children, after the `before` first; how many there are now.
 
-    Done again it changes nothing, and neither does a workflow that is not the current attempt any more.
+    Done again it changes nothing, and neither does a workflow that is not the current attempt any more.  `digest` is
+    what `look_at_group` says of the inputs from then on.
     """
     yield BEGIN
     (group,) = yield Statement("lock_group", {"id": group_id})
@@ -98,16 +99,17 @@ def add_members(
     if total != before:
         return total
     yield Statement("insert_members", {"batch": dumps(list(rows)), "group_id": group_id})
-    yield Statement("grow_group", {"id": group_id, "total": total + len(rows), "sealed": False})
+    grown = {"total": total + len(rows), "sealed": False, "last_digest": digest}
+    yield Statement("grow_group", {"id": group_id, **grown})
     return total + len(rows)
 
 
 def look_at_group(task_id: str, version: int, group_id: str) -> Operation[dict[str, Any]]:
-    """How many children are stored, and whether all are."""
+    """How many children are stored, of which inputs, and whether all are."""
     yield BEGIN
     (group,) = yield Statement("lock_group", {"id": group_id})
     yield from _require_attempt(task_id, version)
-    return {"total": group["total"], "sealed": bool(group["sealed"])}
+    return {"total": group["total"], "sealed": bool(group["sealed"]), "digest": group["last_digest"]}
 
 
 def seal_group(task_id: str, version: int, group_id: str) -> Operation[None]:
@@ -116,7 +118,8 @@ def seal_group(task_id: str, version: int, group_id: str) -> Operation[None]:
     (group,) = yield Statement("lock_group", {"id": group_id})
     yield from _require_attempt(task_id, version)
     if not group["sealed"] and group["stopped_at"] is None:
-        yield Statement("grow_group", {"id": group_id, "total": group["total"], "sealed": True})
+        grown = {"total": group["total"], "sealed": True, "last_digest": None}
+        yield Statement("grow_group", {"id": group_id, **grown})
     yield from _fold([group_id])
 
 

@@ -404,6 +404,7 @@ CREATE TABLE {schema}.tasklib_groups (
     failed       bigint      NOT NULL DEFAULT 0,
     cancelled    bigint      NOT NULL DEFAULT 0,
     max_failures bigint,
+    last_digest  text        COLLATE "C",
     fired_at     timestamptz,
     stopped_at   timestamptz,
     cleared_at   timestamptz
@@ -794,6 +795,7 @@ COMMENT ON COLUMN {schema}.tasklib_groups.kind IS 'run: one child; map: one for 
 COMMENT ON COLUMN {schema}.tasklib_groups.ended IS 'members that have ended, as far as tallies are added up';
 COMMENT ON COLUMN {schema}.tasklib_groups.failed IS 'those of them that failed or were buried';
 COMMENT ON COLUMN {schema}.tasklib_groups.cancelled IS 'those of them that were cancelled';
+COMMENT ON COLUMN {schema}.tasklib_groups.last_digest IS 'hash of the inputs stored so far, while more may come: who stores more sees whether they are still the same; over HTTP of those stored last';
 COMMENT ON COLUMN {schema}.tasklib_groups.max_failures IS 'with one more the rest is cancelled; NULL: all are waited for';
 COMMENT ON COLUMN {schema}.tasklib_groups.task_id IS 'the workflow';
 COMMENT ON COLUMN {schema}.tasklib_groups.key IS 'its step that waits';

@@ -105,8 +105,8 @@ WHERE e.task_id IS NULL AND e.name = ANY (ARRAY(SELECT jsonb_array_elements_text
 
 -- name: export_groups
 -- The next groups after an id: with how many members have ended and are gone, which no copy of a member will tell.
-SELECT g.id, g.task_id, g.key, g.kind, g.run_if, g.total, g.sealed, g.max_failures, g.fired_at,
-    g.ended + m.ended AS ended, g.failed + m.failed AS failed, g.cancelled + m.cancelled AS cancelled,
+SELECT g.id, g.task_id, g.key, g.kind, g.run_if, g.total, g.sealed, g.max_failures, g.last_digest,
+    g.fired_at, g.ended + m.ended AS ended, g.failed + m.failed AS failed, g.cancelled + m.cancelled AS cancelled,
     g.stopped_at IS NOT NULL
     OR g.kind IN ('run', 'map', 'flow') AND EXISTS (
         SELECT FROM {schema}.tasklib_tallies AS o WHERE o.group_id IS NULL AND o.task_id = g.task_id
@@ -134,13 +134,13 @@ LIMIT :limit::integer;
 -- name: import_groups
 -- Store groups of another database that are not there, open: none is over before all its members have come.
 INSERT INTO {schema}.tasklib_groups (
-    id, task_id, key, kind, run_if, total, ended, failed, cancelled, max_failures, fired_at
+    id, task_id, key, kind, run_if, total, ended, failed, cancelled, max_failures, last_digest, fired_at
 )
 SELECT b.id, b.task_id, b.key, b.kind, b.run_if, b.total, b.ended, b.failed, b.cancelled, b.max_failures,
-    b.fired_at AT TIME ZONE 'UTC'
+    b.last_digest, b.fired_at AT TIME ZONE 'UTC'
 FROM jsonb_to_recordset(:batch::jsonb) AS b (
     id uuid, task_id uuid, key text, kind text, run_if text, total bigint, ended bigint, failed bigint, cancelled bigint,
-    max_failures bigint, fired_at timestamp
+    max_failures bigint, last_digest text, fired_at timestamp
 )
 ON CONFLICT DO NOTHING;
 

@@ -422,7 +422,7 @@ FOR NO KEY UPDATE SKIP LOCKED;
 -- name: lock_group
 -- Lock one group, and say how far it is.
 SELECT g.id, g.task_id, g.key, g.kind, g.total, g.sealed, g.ended, g.failed, g.cancelled, g.max_failures, g.fired_at,
-    g.stopped_at, g.run_if
+    g.stopped_at, g.run_if, g.last_digest
 FROM {schema}.tasklib_groups AS g WHERE g.id = :id::uuid
 FOR NO KEY UPDATE;
 
@@ -438,8 +438,10 @@ ORDER BY g.id
 FOR NO KEY UPDATE;
 
 -- name: grow_group
--- Note how many children a group has, and whether more will come.
-UPDATE {schema}.tasklib_groups AS g SET total = :total::bigint, sealed = :sealed::boolean WHERE g.id = :id::uuid;
+-- Note how many children a group has, of which inputs, and whether more will come.
+UPDATE {schema}.tasklib_groups AS g
+SET total = :total::bigint, sealed = :sealed::boolean, last_digest = :last_digest::text
+WHERE g.id = :id::uuid;
 
 -- name: fold_tallies
 -- Add up what has happened to the members of groups that are locked; says how far each is.  A group whose workflow was

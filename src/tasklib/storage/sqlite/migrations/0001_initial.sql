@@ -356,6 +356,9 @@ CREATE TABLE tasklib_groups (
     failed       INTEGER NOT NULL DEFAULT 0,
     cancelled    INTEGER NOT NULL DEFAULT 0,
     max_failures INTEGER,
+    -- hash of the inputs stored so far, while more may come: who stores more sees whether they are still the same; over
+    -- HTTP of those stored last
+    last_digest  TEXT,
     fired_at     TEXT,  -- when the workflow was notified that all have ended, or too many failed
     stopped_at   TEXT,  -- when the rest was to be cancelled
     cleared_at   TEXT  -- when the rest was cancelled

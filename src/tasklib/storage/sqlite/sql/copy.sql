@@ -100,8 +100,8 @@ WHERE task_id IS NULL AND name IN (SELECT n.value FROM json_each(:names) AS n);
 -- name: export_groups
 -- The next groups after an id: with how many members have ended and are gone, which no copy of a member will tell.
 WITH page AS MATERIALIZED (SELECT p.* FROM tasklib_groups AS p WHERE p.id > :after ORDER BY p.id LIMIT :limit)
-SELECT g.id, g.task_id, g.key, g.kind, g.run_if, g.total, g.sealed, g.max_failures, g.fired_at,
-    g.ended + coalesce(sum(m.ended), 0) AS ended, g.failed + coalesce(sum(m.failed), 0) AS failed,
+SELECT g.id, g.task_id, g.key, g.kind, g.run_if, g.total, g.sealed, g.max_failures, g.last_digest,
+    g.fired_at, g.ended + coalesce(sum(m.ended), 0) AS ended, g.failed + coalesce(sum(m.failed), 0) AS failed,
     g.cancelled + coalesce(sum(m.cancelled), 0) AS cancelled,
     g.stopped_at IS NOT NULL
     OR g.kind IN ('run', 'map', 'flow') AND EXISTS (
@@ -126,10 +126,12 @@ ORDER BY g.id;
 
 -- name: import_groups
 -- Store groups of another database that are not there, open: none is over before all its members have come.
-INSERT INTO tasklib_groups (id, task_id, key, kind, run_if, total, ended, failed, cancelled, max_failures, fired_at)
+INSERT INTO tasklib_groups (
+    id, task_id, key, kind, run_if, total, ended, failed, cancelled, max_failures, last_digest, fired_at
+)
 SELECT b.value ->> 'id', b.value ->> 'task_id', b.value ->> 'key', b.value ->> 'kind', b.value ->> 'run_if',
     b.value ->> 'total', b.value ->> 'ended', b.value ->> 'failed', b.value ->> 'cancelled', b.value ->> 'max_failures',
-    b.value ->> 'fired_at'
+    b.value ->> 'last_digest', b.value ->> 'fired_at'
 FROM json_each(:batch) AS b
 WHERE true
 ON CONFLICT DO NOTHING;

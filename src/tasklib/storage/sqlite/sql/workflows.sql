@@ -336,7 +336,7 @@ SELECT g.id FROM tasklib_groups AS g WHERE g.id IN (SELECT i.value FROM json_eac
 -- name: lock_group
 -- Differs by necessity: whoever writes has the whole file.
 SELECT g.id, g.task_id, g.key, g.kind, g.total, g.sealed, g.ended, g.failed, g.cancelled, g.max_failures, g.fired_at,
-    g.stopped_at, g.run_if
+    g.stopped_at, g.run_if, g.last_digest
 FROM tasklib_groups AS g WHERE g.id = :id;
 
 -- name: lock_with_members
@@ -344,8 +344,8 @@ FROM tasklib_groups AS g WHERE g.id = :id;
 SELECT g.id FROM tasklib_groups AS g WHERE g.id = :id;
 
 -- name: grow_group
--- Note how many children a group has, and whether more will come.
-UPDATE tasklib_groups SET total = :total, sealed = :sealed WHERE id = :id;
+-- Note how many children a group has, of which inputs, and whether more will come.
+UPDATE tasklib_groups SET total = :total, sealed = :sealed, last_digest = :last_digest WHERE id = :id;
 
 -- name: fold_tallies
 -- Add up what has happened to the members of groups that are locked; says how far each is.  A group whose workflow was
