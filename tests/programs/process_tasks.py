@@ -131,13 +131,14 @@ def spin(pid_file: str) -> None:
 
 
 @queue.task(isolation="process")
-def clean_up(pid_file: str, note_file: str, ctx: TaskContext) -> None:
+def clean_up(pid_file: str, note_file: str) -> None:
+    """Its context is made when it has been asked to end already."""
     note(pid_file)
     try:
         while True:
             time.sleep(0.01)
     finally:
-        write(note_file, f"cancelled={ctx.cancelled}")
+        write(note_file, f"cancelled={current_context().cancelled}")
 
 
 @queue.task(isolation="process")

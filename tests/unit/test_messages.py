@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tasklib.worker import messages
 from tasklib.worker.messages import RECALL, Channel, Inbox
 from tests.fixtures.waiting import PATIENCE
 
@@ -31,6 +33,19 @@ def test_messages_that_are_put_are_sent_together_and_in_order(ends: tuple[Channe
     assert not here.is_full
     assert here.flush()
     assert there.receive() == [[0, "line\nbreak"], [1, "line\nbreak"], [2, "line\nbreak"]]
+
+
+@pytest.mark.parametrize("makes_encoders", [True, False])
+def test_every_message_is_one_line_whatever_json_module_this_python_has(
+    monkeypatch: pytest.MonkeyPatch, makes_encoders: bool
+) -> None:
+    if not makes_encoders:
+        monkeypatch.setattr(json.encoder, "c_make_encoder", None)
+    message = {"list": [1, 0.1, None, True, float("inf")], "text": LARGE[1:], "empty": [[], {}]}
+    text = messages._encoder()(message)
+
+    assert text == json.dumps(message, separators=(",", ":"))
+    assert "\n" not in text
 
 
 def test_a_message_larger_than_the_socket_arrives_whole(ends: tuple[Channel, Channel]) -> None:

@@ -64,16 +64,15 @@ def make_current(attempt: HasContext) -> None:
 
 
 class activate:  # noqa: N801  used as a function in `with`
-    """Make the context the current one for the code inside; for the worker."""
+    """Make the context, or the attempt's, the current one for the code inside; for the worker."""
 
     __slots__ = ("_context", "_token")
 
-    def __init__(self, context: TaskContext) -> None:
+    def __init__(self, context: TaskContext | HasContext) -> None:
         self._context = context
 
-    def __enter__(self) -> TaskContext:
+    def __enter__(self) -> None:
         self._token: Token[TaskContext | HasContext | None] = _current.set(self._context)
-        return self._context
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

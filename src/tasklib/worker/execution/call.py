@@ -83,30 +83,30 @@ class Caller:
         self,
         definition: Definition,
         task: ClaimedTask,
-        context: TaskContext,
+        attempt: HasContext,
         refuse_late: Callable[[], None] = lambda: None,
     ) -> Callable[[], Any]:
         """The call to make: it blocks, or returns an awaitable for a coroutine function.
 
         The stored arguments are converted here, so that one that does not fit is this task's failure alone.
         """
-        args, kwargs = definition.call_with(task.kwargs, context)
-        function = self.function_of(definition, context)
+        args, kwargs = definition.call_with(task.kwargs, attempt)
+        function = self.function_of(definition, attempt)
         if middleware := self._queue.middleware:
-            function = (wrap_async if definition.is_async else wrap)(function, middleware, context)
+            function = (wrap_async if definition.is_async else wrap)(function, middleware, attempt.context)
         call = functools.partial(function, *args, **kwargs)
         if definition.options.transactional:
             run = self._transactional_async if definition.is_async else self._transactional
-            return functools.partial(run, call, task, context, refuse_late)
-        return functools.partial(_plain_async if definition.is_async else _plain, call, context)
+            return functools.partial(run, call, task, attempt.context, refuse_late)
+        return functools.partial(_plain_async if definition.is_async else _plain, call, attempt)
 
-    def function_of(self, definition: Definition, context: TaskContext | HasContext) -> Callable[..., Any]:
+    def function_of(self, definition: Definition, attempt: HasContext) -> Callable[..., Any]:
         """The function, which gets its dependencies if it has any."""
         if not definition.dependencies:
             return definition.function
         if definition.is_async:
-            return with_dependencies_async(definition, context, self._queue.timing)
-        return with_dependencies(definition, context, self._run_async or run_on_this_loop())
+            return with_dependencies_async(definition, attempt, self._queue.timing)
+        return with_dependencies(definition, attempt, self._run_async or run_on_this_loop())
 
     def _transactional(
         self, call: Callable[[], Any], task: ClaimedTask, context: TaskContext, refuse_late: Callable[[], None]
@@ -201,11 +201,11 @@ async def _uncancelled(work: asyncio.Future[None], too_late: Callable[[], bool])
                 work.cancel()
 
 
-def _plain(call: Callable[[], Any], context: TaskContext) -> Any:
-    with activate(context):
+def _plain(call: Callable[[], Any], attempt: HasContext) -> Any:
+    with activate(attempt):
         return call()
 
 
-async def _plain_async(call: Callable[[], Any], context: TaskContext) -> Any:
-    with activate(context):
+async def _plain_async(call: Callable[[], Any], attempt: HasContext) -> Any:
+    with activate(attempt):
         return await call()

@@ -58,6 +58,8 @@ class ChildProcesses(Executor):
         self._unloadable: set[str] = set()
         self._durations: dict[str, float] = {}
         self._is_closed = False
+        self._roomy: Child | None = None
+        """The child in which `has_room` has just found room."""
 
     def check(self, definition: Definition) -> None:
         """Refuse a task that asks for a process and cannot have one, with the reason and a remedy."""
@@ -77,18 +79,22 @@ class ChildProcesses(Executor):
         definition, task = attempt.definition, attempt.task
         if task.lost_count or definition.options.isolation != "process" or self._waiting:
             return False
-        return self._nearly_idle(task.name, self._memory_limit(definition)) is not None
+        self._roomy = self._nearly_idle(task.name, self._memory_limit(definition))
+        return self._roomy is not None
 
     def start(self, runner: AttemptRunner) -> None:
         """Give attempts to children one by one; if none can be started for a task, only that task fails."""
         loop = asyncio.get_running_loop()
-        while (attempt := runner.take(self)) is not None:
+        while True:
+            self._roomy = None
+            if (attempt := runner.take(self)) is None:
+                return
             runner.hold_slot(attempt)
             attempt.work = loop.create_future()
             job = self._jobs[attempt] = Job(attempt, runner, self._memory_limit(attempt.definition))
             try:
                 job.address = self._address(attempt.definition)
-                self._dispatch(job)
+                self._dispatch(job, self._roomy)
             except (TaskDefinitionError, ConfigurationError) as error:
                 loop.call_soon(self.over, job, ProcessNotReady(f"cannot be had: {error}", never=True))
             except Exception as error:  # noqa: BLE001
@@ -204,10 +210,11 @@ class ChildProcesses(Executor):
         else:
             self._durations[name] = known + SMOOTHING * (seconds - known)
 
-    def _dispatch(self, job: Job) -> None:
-        """Give the task to an idle child, a new one, or one that is about to be idle; else it waits for one."""
+    def _dispatch(self, job: Job, roomy: Child | None = None) -> None:
+        """Give the task to an idle child, a new one, or one that is about to be idle (`roomy`, if it is known); else it
+        waits for one."""
         limit = job.memory_limit_mb
-        child = self._take_idle(limit) or self._start_child(limit) or self._nearly_idle(job.task.name, limit)
+        child = self._take_idle(limit) or self._start_child(limit) or roomy or self._nearly_idle(job.task.name, limit)
         if child is not None:
             child.run(job)
         else:

@@ -144,7 +144,7 @@ class Coroutines(Executor):
         """The coroutine, not started yet."""
         definition = attempt.definition
         if definition.options.transactional:
-            return self._caller.prepare(definition, attempt.task, attempt.context, attempt.refuse_late)()
+            return self._caller.prepare(definition, attempt.task, attempt, attempt.refuse_late)()
         args, kwargs = definition.call_with(attempt.task.kwargs, attempt)
         make_current(attempt)
         function = definition.function

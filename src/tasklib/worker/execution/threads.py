@@ -141,7 +141,7 @@ class Threads(Executor):
         if not (definition.options.transactional or definition.dependencies or self._runner.settings.middleware):
             return None
         try:
-            return self._caller.prepare(definition, attempt.task, attempt.context, attempt.refuse_late)
+            return self._caller.prepare(definition, attempt.task, attempt, attempt.refuse_late)
         except BaseException as error:  # noqa: BLE001  the converters of the user's types run here
             return functools.partial(_raise, error)
 

@@ -53,6 +53,8 @@ class Job:
     attempt: Attempt
     runner: AttemptRunner
     memory_limit_mb: int | None
+    task: ClaimedTask = field(init=False)
+    """The task as it was claimed."""
     address: Address = field(init=False)
     child: Child | None = None
     """The child that has it."""
@@ -60,10 +62,8 @@ class Job:
     """How many children have started to load it."""
     is_ending: bool = False
 
-    @property
-    def task(self) -> ClaimedTask:
-        """The task as it was claimed."""
-        return self.attempt.task
+    def __post_init__(self) -> None:
+        self.task = self.attempt.task
 
 
 class ChildOwner(Protocol):

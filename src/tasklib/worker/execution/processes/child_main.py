@@ -18,7 +18,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from tasklib.core.calls.base_exceptions import uncarried
 from tasklib.core.calls.context import TaskContext, context_class
@@ -58,6 +59,8 @@ ENDED = 128 + signal.SIGTERM
 PR_SET_PDEATHSIG = 1
 ASKED_SECONDS = 0.5
 """How long a SIGTERM waits for the worker to confirm it."""
+
+_making_context: Final = threading.Lock()
 
 
 def main() -> None:
@@ -107,9 +110,8 @@ class Host:
         )
         self._state = WorkerState.hiding(Redactor(self._config.redact_keys))
         self._runner: asyncio.Runner | None = None
-        self._context: TaskContext | None = None
+        self._running: ChildAttempt | None = None
         self._coroutine: asyncio.Task[Any] | None = None
-        self._workflow: AwaitingWorkflow | BlockingWorkflow | None = None
         self._asked = threading.Event()
         self._report: tuple[str, float, str | None] | None = None
         self._reported = 0.0
@@ -149,8 +151,8 @@ class Host:
                 dropped = self._inbox.drop_recalled()
                 self._channel.send(["returned", [ClaimedTask(fields, claim).id for fields, claim, _ in dropped]])
                 continue
-            if self._context is not None:
-                self._context.ask_to_end()
+            if self._running is not None:
+                self._running.ask_to_end()
             self._asked.set()
 
     def on_sigterm(self, *_: object) -> None:
@@ -179,54 +181,54 @@ class Host:
                 return None if self._asked.is_set() else ["unloadable", describe(error), never]
             self._channel.send(["begun"])
         started = time.monotonic()
-        context = self._context = context_class(definition.is_async)(
-            lambda: task.task(self._worker_id),
-            state=self._state,
-            worker_id=self._worker_id,
-            report=lambda fraction, message: self._note(task.id, fraction, message),
-            record=lambda level, text: self._channel.send(["line", task.id, level, text]),
-            secrets=lambda: secrets_of(definition),
-            workflow=lambda: self._begin_workflow(task, definition, context),
-        )
-        self._workflow = None
+        attempt = self._running = ChildAttempt(self, task, definition)
         try:
-            result = self._call(self._caller.prepare(definition, task, context), definition.is_async)
+            result = self._call(self._caller.prepare(definition, task, attempt), definition.is_async)
             if result is COMMITTED:
                 return ["committed"]
-            if (ending := decided(task, definition, self._workflow)) is not None:
-                return _message(ending.between(started, time.monotonic()))
-            refuse_forgotten(self._workflow)
+            if attempt.workflow is not None:
+                if (ending := decided(task, definition, attempt.workflow)) is not None:
+                    return _message(ending.between(started, time.monotonic()))
+                refuse_forgotten(attempt.workflow)
             text = encode_result(result, limit=self._config.max_result_bytes)
             return ["done", text, started, time.monotonic()]
         except BaseException as thrown:  # noqa: BLE001  whatever the user's function raised
             if self._asked.is_set():
                 return None
             raised = deciding(task, uncarried(thrown))
-            if (ending := decided(task, definition, self._workflow, raised)) is not None:
+            if (ending := decided(task, definition, attempt.workflow, raised)) is not None:
                 return _message(ending.between(started, time.monotonic()))
             if self._memory.explain(raised):
                 self._channel.send(["leaving"])
             if self._queue is not None:
-                call_error_hooks(self._queue.error_hooks, context, raised)
-            ending = decide(task, Raised(raised), self._config.backoff, definition.options).redacted(context.hide.text)
-            ending = with_failed_step(ending, raised)
+                call_error_hooks(self._queue.error_hooks, attempt.context, raised)
+            ending = decide(task, Raised(raised), self._config.backoff, definition.options)
+            ending = with_failed_step(ending.redacted(attempt.context.hide.text), raised)
             return _message(ending.between(started, time.monotonic()))
         finally:
-            self._context = None
+            self._running = None
 
-    def _begin_workflow(
-        self, task: ClaimedTask, definition: Definition, context: TaskContext
-    ) -> AwaitingWorkflow | BlockingWorkflow:
-        """The workflow of the attempt, created by the context's first step; it records in the worker's journal."""
-        if self._workflow is None:
-            limit, transactional = self._config.max_result_bytes, definition.options.transactional
-            engine = Engine(task, context, self._timing, max_value_bytes=limit, is_transactional=transactional)
-            journal = PipeJournal(self._channel, self._inbox)
-            conditions = Conditions(self._timing, self.middleware)
-            self._workflow = workflow_for(
-                engine, journal, lambda: self.database, conditions, awaits=definition.is_async
-            )
-        return self._workflow
+    def context_of(self, attempt: ChildAttempt) -> TaskContext:
+        """A context for the attempt, which reports to the worker."""
+        task, definition = attempt.task, attempt.definition
+        return context_class(definition.is_async)(
+            partial(task.task, self._worker_id),
+            state=self._state,
+            worker_id=self._worker_id,
+            report=partial(self._note, task.id),
+            record=lambda level, text: self._channel.send(["line", task.id, level, text]),
+            secrets=partial(secrets_of, definition),
+            workflow=attempt.begin_workflow,
+        )
+
+    def workflow_of(self, attempt: ChildAttempt) -> AwaitingWorkflow | BlockingWorkflow:
+        """A workflow for the attempt, which records in the worker's journal."""
+        task, definition, context = attempt.task, attempt.definition, attempt.context
+        limit, transactional = self._config.max_result_bytes, definition.options.transactional
+        engine = Engine(task, context, self._timing, max_value_bytes=limit, is_transactional=transactional)
+        journal = PipeJournal(self._channel, self._inbox)
+        conditions = Conditions(self._timing, self.middleware)
+        return workflow_for(engine, journal, lambda: self.database, conditions, awaits=definition.is_async)
 
     def _call(self, call: Callable[[], Any], is_async: bool) -> Any:
         """Make the call with its own context variables: here, or on the event loop that all coroutines of this child
@@ -301,6 +303,46 @@ class Host:
         for each in (queue, self._database):
             if each is not None:
                 each.close()
+
+
+class ChildAttempt:
+    """An attempt that runs here.  Its context is made on first use, once, whichever thread asks first, and its workflow
+    by its first step: most tasks use neither."""
+
+    __slots__ = ("_context", "_host", "_is_asked", "definition", "task", "workflow")
+
+    def __init__(self, host: Host, task: ClaimedTask, definition: Definition) -> None:
+        self.task = task
+        self.definition = definition
+        self.workflow: AwaitingWorkflow | BlockingWorkflow | None = None
+        self._host = host
+        self._context: TaskContext | None = None
+        self._is_asked = False
+
+    @property
+    def context(self) -> TaskContext:
+        """What the function can read and report."""
+        return self._context or self._make_context()
+
+    def begin_workflow(self) -> AwaitingWorkflow | BlockingWorkflow:
+        """Its steps and waits; called by the context's first step."""
+        if self.workflow is None:
+            self.workflow = self._host.workflow_of(self)
+        return self.workflow
+
+    def ask_to_end(self) -> None:
+        """Ask the function to end; called in another thread, while this one may be anywhere, so without a lock."""
+        self._is_asked = True
+        if self._context is not None:
+            self._context.ask_to_end()
+
+    def _make_context(self) -> TaskContext:
+        with _making_context:
+            if self._context is None:
+                self._context = self._host.context_of(self)
+                if self._is_asked:  # looked at after the context is visible, so that the request is not missed
+                    self._context.ask_to_end()
+            return self._context
 
 
 def _die_with(worker: int) -> None:
