@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -62,27 +65,67 @@ def test_a_row_that_cannot_be_read_is_marked(queue: Face, http: Client):
     assert http.get(f"/api/tasks/{task['id']}").json()["unreadable"] == task["unreadable"]
 
 
-@pytest.mark.backends("sqlite-file", "postgres-newest")
+@pytest.mark.backends("sqlite-file")
 def test_counting_takes_work_in_proportion_to_the_number_of_names(queue: Face):
     def steps(names: int) -> int:
-        queue.sql("DELETE FROM tasks")
-        rows = "SELECT 1 AS n UNION ALL SELECT n + 1 FROM series WHERE n < 21000"
-        quoted = f"'type ' || (n % {names})"
-        queue.sql(f"WITH RECURSIVE series AS ({rows}) INSERT INTO tasks (name) SELECT {quoted} FROM series")
-        counted = 0
-
-        def count(frame: FrameType, event: str, _: Any) -> Any:
-            nonlocal counted
-            counted += event == "line"
-            return count
-
-        sys.settrace(count)
-        try:
+        invent(queue, names)
+        with counted_lines() as lines:
             stats = queue.plain.stats()
-        finally:
-            sys.settrace(None)
-        assert (len(stats.by_name), stats.total) == (names, 21000)
-        return counted
+        assert (len(stats.by_name), stats.total) == (names, ROWS)
+        return lines.all
 
-    few, many = steps(100), steps(1000)
-    assert many < 15 * few
+    few, many = steps(1_000), steps(10_000)
+    assert many < 11.5 * few
+
+
+@pytest.mark.backends("sqlite-file", "postgres-newest")
+def test_the_service_answers_others_while_it_counts_many_names(queue: Face, http: Client):
+    """Its event loop, which answers them, does no more in one go than for few names; from the first request on."""
+    counting = ["/api/tasks/stats", "/api/types", "/api/scale", "/api/findings", "/metrics"]
+    assert [http.get(path).status_code for path in counting] == [200] * 5  # whatever is loaded and made once
+    invent(queue, 10_000)
+    for path in counting:
+        fresh = Client(queue, queue.plain.asgi(auth=None))
+        assert fresh.get("/healthz").status_code == 200
+        with counted_lines() as lines:
+            assert fresh.get(path).status_code == 200
+        fresh.close()
+        assert lines.longest < 40_000, f"{path}: more than four for each name"
+
+
+ROWS = 21_000
+"""More than are counted one by one."""
+
+
+def invent(queue: Face, names: int) -> None:
+    queue.sql("DELETE FROM tasks")
+    rows = f"SELECT 1 AS n UNION ALL SELECT n + 1 FROM series WHERE n < {ROWS}"
+    quoted = f"'type ' || (n % {names})"
+    queue.sql(f"WITH RECURSIVE series AS ({rows}) INSERT INTO tasks (name) SELECT {quoted} FROM series")
+
+
+class Lines:
+    """Lines of Python that this thread has run: all of them, and the most in one turn of its event loop."""
+
+    def __init__(self) -> None:
+        self.all = self.longest = self._turn = 0
+
+    def note(self, frame: FrameType, event: str, _: Any) -> Any:
+        if event == "line":
+            self.all += 1
+            self._turn += 1
+            self.longest = max(self.longest, self._turn)
+        elif event == "call" and frame.f_code is asyncio.Handle._run.__code__:
+            self._turn = 0
+        return self.note
+
+
+@contextmanager
+def counted_lines() -> Iterator[Lines]:
+    lines = Lines()
+    before = sys.gettrace()
+    sys.settrace(lines.note)
+    try:
+        yield lines
+    finally:
+        sys.settrace(before)

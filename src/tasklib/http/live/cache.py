@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, ParamSpec, TypeVar
 from uuid import UUID
 
 from tasklib.core.queue_info import ErrorGroup, QueueStats, TaskFilter
@@ -33,6 +33,7 @@ LONGEST_PAGE: Final = 101
 MANY_NAMES: Final = 1000
 MANY_IDS: Final = 1000
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Groups = tuple[Sequence[ErrorGroup], Mapping[str, list[int]]]
 """Groups of errors, and how often each happened in each of the last hours."""
@@ -117,7 +118,8 @@ class StatsCache:
 
     def __init__(self, statistics: Statistics) -> None:
         self._statistics = statistics
-        self._many_names = False
+        self.are_many = True
+        """Whether what is done for each name takes too long for the event loop; until they were counted, it may."""
         self._stats = CachedValue(
             statistics.timing,
             self._count,
@@ -136,10 +138,19 @@ class StatsCache:
 
     async def _count(self) -> QueueStats:
         queue = self._statistics.queue
-        # Putting many names together takes time, and would block the event loop.
-        stats = await (asyncio.to_thread(queue.stats) if self._many_names else queue.astats())
-        self._many_names = len(stats.by_name) > MANY_NAMES
+        stats = await self.read(queue.stats, queue.astats)
+        self.are_many = len(stats.by_name) > MANY_NAMES
         return stats
+
+    async def read(
+        self, blocking: Callable[P, T], awaiting: Callable[P, Awaitable[T]], *of: P.args, **by: P.kwargs
+    ) -> T:
+        """What does something for each name, by the one of its two forms that leaves the event loop free."""
+        return await (asyncio.to_thread(blocking, *of, **by) if self.are_many else awaiting(*of, **by))
+
+    async def beside(self, work: Callable[[], T]) -> T:
+        """Do something for each name: in a thread, if there are many."""
+        return await asyncio.to_thread(work) if self.are_many else work()
 
     async def _keep(self) -> None:
         await self._statistics.akeep(fold_every=timedelta(seconds=1))

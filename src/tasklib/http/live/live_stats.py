@@ -200,6 +200,6 @@ class LiveStats:
     async def _read(self) -> str:
         seen = await self._statistics.aoverview(await self._counts.stats(live=True))
         paused = any(pause.name is None for pause in seen.pauses)
-        stats = Stats.counted(seen.stats, self._counts.live_max_age_seconds)
+        stats = await self._counts.beside(lambda: Stats.counted(seen.stats, self._counts.live_max_age_seconds))
         snapshot = Snapshot(stats=stats, paused=paused, workers_alive=seen.workers_alive)
         return snapshot.model_dump_json(by_alias=True)

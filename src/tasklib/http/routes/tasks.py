@@ -109,7 +109,7 @@ async def list_tasks(
 async def get_stats(request: Request, counts: Counts) -> Response:
     """Counts of tasks by status, in total and by type; `maxAgeSeconds` says how old they may be."""
     stats = await counts.stats(live=True)
-    return conditional(request, Stats.counted(stats, counts.live_max_age_seconds))
+    return conditional(request, await counts.beside(lambda: Stats.counted(stats, counts.live_max_age_seconds)))
 
 
 @router.delete("", **needs(Permission.OPERATE, 400))

@@ -93,7 +93,8 @@ class Workers(Answer):
 @router.get("/types", response_model=Types, **needs(Permission.READ, 400, also=NOT_MODIFIED))
 async def list_types(query: Annotated[Part, Query()], request: Request, service: Service, counts: Counts) -> Response:
     """Every type that a stored task has or that a worker defines, up to 1000 at once."""
-    found = await service.statistics.atypes(await counts.stats(live=True))
+    statistics = service.statistics
+    found = await counts.read(statistics.types, statistics.atypes, await counts.stats(live=True))
     return conditional(request, Types(types=[TypeInfo.of(each) for each in query.of(found)], total=len(found)))
 
 

@@ -70,7 +70,8 @@ async def list_findings(request: Request, service: Service, counts: Counts) -> F
     """What is wrong now: pauses, unhandled types, slots held by one type, new errors, lost workers, missed runs."""
     groups, _ = await parts_of(request).failures.get(None, MOST_GROUPS)
     standings = await parts_of(request).standings.get()
-    found = await service.findings.anow(await counts.stats(live=True), groups, standings)
+    stats = await counts.stats(live=True)
+    found = await counts.read(service.findings.now, service.findings.anow, stats, groups, standings)
     return FindingInfos(findings=[FindingInfo.of(each) for each in found])
 
 

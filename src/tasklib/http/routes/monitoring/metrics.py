@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from fastapi import APIRouter, Response
@@ -11,12 +12,13 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
+from tasklib.core.limits import Limit
 from tasklib.http.admission.audit import AuditedRoute
 from tasklib.http.parts import Counts, Service
 from tasklib.http.schemas.bounds import MOST_NAMES, busiest, summed
 from tasklib.http.schemas.fields import status_of
 from tasklib.http.security.auth import Permission, needs
-from tasklib.service.statistics import TypeInfo
+from tasklib.service.statistics import Oldest, Overview, TypeInfo
 
 STATES = ("pending", "delayed", "waiting", "running", "completed", "failed", "retrying", "cancelled", "buried")
 
@@ -35,50 +37,70 @@ Sample = tuple[Sequence[str], float]
 async def get_metrics(service: Service, counts: Counts) -> Response:
     """Tasks by type and status, workers, pauses and limits, and what workflows wait for."""
     stats = await counts.stats()
-    known = await service.statistics.atypes(stats)
-    named = {each.name: each for each in known}
-    chosen = set(busiest(named, lambda name: _counts(named[name])))
-    types, others = [each for each in known if each.name in chosen], [each for each in known if each.name not in chosen]
-    overview = await service.statistics.aoverview(stats)
-    limits = await service.queue.alimits()
-    oldest = await service.statistics.aoldest_by_type()
-    workflows = await service.statistics.aworkflows()
-    families = _Families(
-        _gauge("tasks", "Tasks by type and status; without a type, of all others.", _tasks(types, others), _STATUS),
-        _gauge("types", "Types that are stored or that a worker defines.", [((), len(known))]),
-        _gauge(
-            "oldest_due_seconds",
-            "For how long the oldest task has been due; 0 if none is.",
-            [([t.name], oldest[t.name].seconds if t.name in oldest else 0.0) for t in types],
-            _TYPE,
-        ),
-        _gauge("workers", "Workers that are alive.", [((), overview.workers_alive)]),
-        _gauge("type_workers", "Live workers that define the type.", [([t.name], t.workers) for t in types], _TYPE),
-        _gauge("paused", "1 while tasks of the type may not start.", [([t.name], t.paused) for t in types], _TYPE),
-        _gauge(
-            "rate_limit",
-            "Tasks that may start in a second; without a type, of all.",
-            [([each.name or ""], each.rate) for each in limits if each.rate is not None][:MOST_NAMES],
-            _TYPE,
-        ),
-        _gauge(
-            "waiting",
-            "Workflows that wait, by what for: sleep, retry, event, answer, children, prerequisites, budget, code.",
-            [([kind], count) for kind, count in sorted(workflows["waiting"].items())],
-            ("kind",),
-        ),
-        _gauge("questions", "Questions to people that are open.", _counted(workflows, "questions")),
-        _gauge("events_undelivered", "Events that nobody has delivered yet.", _counted(workflows, "events")),
-        _gauge("ends_uncounted", "Ends of children that are not added up yet.", _counted(workflows, "ends")),
-        _gauge(
-            "groups_stopping", "Groups of children still to be cancelled or removed.", _counted(workflows, "stopping")
-        ),
+    statistics = service.statistics
+    seen = _Seen(
+        types=await counts.read(statistics.types, statistics.atypes, stats),
+        oldest=await counts.read(statistics.oldest_by_type, statistics.aoldest_by_type),
+        overview=await statistics.aoverview(stats),
+        limits=await service.queue.alimits(),
+        workflows=await statistics.aworkflows(),
     )
-    return Response(generate_latest(families), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+    return Response(await counts.beside(seen.text), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
 _TYPE = ("type",)
 _STATUS = ("type", "status")
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the metrics are made of."""
+
+    types: Sequence[TypeInfo]
+    oldest: Mapping[str, Oldest]
+    overview: Overview
+    limits: Sequence[Limit]
+    workflows: Mapping[str, Mapping[str, int]]
+
+    def text(self) -> bytes:
+        named = {each.name: each for each in self.types}
+        chosen = set(busiest(named, lambda name: _counts(named[name])))
+        types = [each for each in self.types if each.name in chosen]
+        others = [each for each in self.types if each.name not in chosen]
+        families = _Families(
+            _gauge("tasks", "Tasks by type and status; without a type, of all others.", _tasks(types, others), _STATUS),
+            _gauge("types", "Types that are stored or that a worker defines.", [((), len(self.types))]),
+            _gauge(
+                "oldest_due_seconds",
+                "For how long the oldest task has been due; 0 if none is.",
+                [([t.name], self.oldest[t.name].seconds if t.name in self.oldest else 0.0) for t in types],
+                _TYPE,
+            ),
+            _gauge("workers", "Workers that are alive.", [((), self.overview.workers_alive)]),
+            _gauge("type_workers", "Live workers that define the type.", [([t.name], t.workers) for t in types], _TYPE),
+            _gauge("paused", "1 while tasks of the type may not start.", [([t.name], t.paused) for t in types], _TYPE),
+            _gauge(
+                "rate_limit",
+                "Tasks that may start in a second; without a type, of all.",
+                [([each.name or ""], each.rate) for each in self.limits if each.rate is not None][:MOST_NAMES],
+                _TYPE,
+            ),
+            _gauge(
+                "waiting",
+                "Workflows that wait, by what for: sleep, retry, event, answer, children, prerequisites, budget, code.",
+                [([kind], count) for kind, count in sorted(self.workflows["waiting"].items())],
+                ("kind",),
+            ),
+            _gauge("questions", "Questions to people that are open.", _counted(self.workflows, "questions")),
+            _gauge("events_undelivered", "Events that nobody has delivered yet.", _counted(self.workflows, "events")),
+            _gauge("ends_uncounted", "Ends of children that are not added up yet.", _counted(self.workflows, "ends")),
+            _gauge(
+                "groups_stopping",
+                "Groups of children still to be cancelled or removed.",
+                _counted(self.workflows, "stopping"),
+            ),
+        )
+        return generate_latest(families)
 
 
 class _Families(Collector):

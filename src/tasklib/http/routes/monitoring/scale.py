@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from pydantic import BeforeValidator, Field, field_validator
 
 from tasklib.http.admission.audit import AuditedRoute
-from tasklib.http.parts import Service
+from tasklib.http.parts import Counts, Service
 from tasklib.http.schemas.bounds import MOST_ROWS
 from tasklib.http.schemas.fields import Answer, Input, Name, TypeName
 from tasklib.http.security.auth import Permission, needs
@@ -70,12 +70,16 @@ class Scale(Answer):
 
 
 @router.get("/scale", **needs(Permission.READ, 400))
-async def scale(query: Annotated[ScaleQuery, Query()], service: Service) -> Scale:
+async def scale(query: Annotated[ScaleQuery, Query()], service: Service, counts: Counts) -> Scale:
     """What waits and can run, by type, and how many workers it would take; up to 1000 types are shown.
 
     Running tasks count, so that an autoscaler removes no worker while its work goes on.
     """
-    found = await service.statistics.ascale(
-        names=query.type, objective_seconds=query.objective, slots_per_worker=query.concurrency
+    found = await counts.read(
+        service.statistics.scale,
+        service.statistics.ascale,
+        names=query.type,
+        objective_seconds=query.objective,
+        slots_per_worker=query.concurrency,
     )
-    return Scale.of(found)
+    return await counts.beside(lambda: Scale.of(found))
