@@ -3,7 +3,8 @@
 Each line of VERSIONS is an environment of its own under `.versions/`.  Django has one for each of its versions: tests
 run here and start Django's programs with that environment's interpreter, which they find in TASKLIB_FRAMEWORK_PYTHON.
 All other libraries are tried together, at their lowest supported versions and at the newest that can be had, by tests
-that run in the environment itself.  A version whose Python is not on this machine is left out, and named.
+that run in the environment itself; so are the cluster engines, which have environments of their own.  A version whose
+Python is not on this machine is left out, and named.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ LIBRARIES: Final = (
     "tests/integration/test_alembic.py",  # Alembic, SQLAlchemy
     "tests/integration/test_enlist.py",  # SQLAlchemy, asyncpg, aiosqlite, psycopg
     "tests/integration/http/test_agents.py",  # mcp
+    "tests/integration/test_pydantic_ai.py",
     "tests/acceptance/test_shop.py",  # FastAPI and SQLAlchemy in an application
 )
+CLUSTER: Final = ("tests/cluster",)  # Ray, Dask
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,8 @@ class Version:
     tests: tuple[str, ...]
     inside: bool = False
     """Whether the tests run in the environment itself."""
+    libraries: tuple[str, ...] = ()
+    """Those whose versions are said."""
 
 
 def _django(number: str, *requirements: str) -> Callable[[Path], Path]:
@@ -60,8 +65,10 @@ VERSIONS: Final = (
     Version("django-5.2", "3.11", _django("5.2", "django>=5.2,<5.3", "django-tasks>=0.12"), DJANGO),
     Version("django-6.0", "3.12", _django("6.0", "django>=6.0,<6.1"), DJANGO),
     Version("django-6.1", "3.12", _django("6.1", "django>=6.1,<6.2"), DJANGO),
-    Version("lowest", "3.11", environments.lowest, LIBRARIES, inside=True),
-    Version("newest", "3.13", environments.newest, LIBRARIES, inside=True),
+    Version("lowest", "3.11", environments.lowest, LIBRARIES, inside=True, libraries=environments.INTEGRATIONS),
+    Version("newest", "3.13", environments.newest, LIBRARIES, inside=True, libraries=environments.INTEGRATIONS),
+    Version("cluster-old", "3.11", environments.cluster_lowest, CLUSTER, inside=True, libraries=environments.ENGINES),
+    Version("cluster-new", "3.12", environments.cluster_newest, CLUSTER, inside=True, libraries=environments.ENGINES),
     Version("prometheus", "3.11", _prometheus, ("tests/integration/observability/test_promtool.py",), inside=True),
 )
 
@@ -80,10 +87,9 @@ def main(chosen: list[str]) -> int:
             continue
         print(f"\n{version.name} on Python {python}", flush=True)
         interpreter = version.install(found[python])
-        if version.tests is LIBRARIES:
-            print(
-                " ".join(f"{name} {number}" for name, number in environments.installed(interpreter).items()), flush=True
-            )
+        if version.libraries:
+            found_there = environments.installed(interpreter, version.libraries)
+            print(" ".join(f"{name} {number}" for name, number in found_there.items()), flush=True)
         if not run(version, interpreter):
             failed.append(version.name)
     for line in left_out:

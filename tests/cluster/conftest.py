@@ -64,6 +64,7 @@ def dask_cluster() -> Iterator[str]:
 
 @contextmanager
 def ray_cluster() -> Iterator[str]:
+    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"  # as it will be: older ones warn until it is said
     ray = importlib.import_module("ray")
     ray.init(num_cpus=SLOTS, include_dashboard=False, log_to_driver=False)
     try:

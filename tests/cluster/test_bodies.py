@@ -15,7 +15,10 @@ from tests.cluster.conftest import SLOTS, Fleet, is_gone
 from tests.fixtures.waiting import eventually
 from tools.postgres.starting import free_port
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),  # Ray's own, up to 2.50
+]
 LONG = 120.0
 
 

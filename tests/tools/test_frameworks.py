@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.acceptance.documents import ROOT, tables_of
-from tools import frameworks
+from tools import frameworks, requirements
 from tools.versions import environments, pythons
 
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -42,12 +43,23 @@ def test_every_library_has_a_lowest_version_and_is_on_the_page() -> None:
     lowest = environments.integration_floors() | environments.floors()
     table = next(rows for rows in tables_of(ROOT / "docs" / "installing.md") if rows[0][0] == "Django")
 
-    shown = {row[0].lower(): row[1] for row in table if row[0] != "Django"}
-    assert shown == {name: lowest[name] for name in environments.INTEGRATIONS}
+    shown = {row[0].partition(" ")[0].lower(): row[1] for row in table if row[0] != "Django"}
+    assert shown == {name: lowest[name] for name in (*environments.INTEGRATIONS, *environments.ENGINES)}
+
+
+def test_every_library_that_an_extra_brings_is_tried_at_its_lowest_and_newest_version() -> None:
+    """Django in environments of its own; the rest is the program itself, which `make test VERSIONS=all` tries so."""
+    extras = requirements.pyproject()["project"]["optional-dependencies"]
+    brought = {Requirement(line).name for name, lines in extras.items() if name != "all" for line in lines}
+    itself = {"django", "django-tasks", "uvicorn", "httptools", "uvloop", "psycopg-pool"}
+
+    assert brought - itself == {*environments.INTEGRATIONS, *environments.ENGINES} & brought
+    tried = {name for version in frameworks.VERSIONS for name in version.libraries}
+    assert tried == {*environments.INTEGRATIONS, *environments.ENGINES}
 
 
 def test_the_versions_of_an_environment_can_be_asked() -> None:
-    found = environments.installed(Path(sys.executable))
+    found = environments.installed(Path(sys.executable), environments.INTEGRATIONS)
 
     assert set(found) == set(environments.INTEGRATIONS)
     assert all(number[0].isdigit() for number in found.values())

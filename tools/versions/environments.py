@@ -26,12 +26,15 @@ INTEGRATIONS: Final = (
     "opentelemetry-sdk",
     "prometheus-client",
     "psycopg",
+    "pydantic-ai-slim",
     "sentry-sdk",
     "sqlalchemy",
     "starlette",
     "structlog",
 )
 """Libraries of others that users bring, or get by an extra; Django has an environment for each of its versions."""
+ENGINES: Final = ("distributed", "ray")
+"""Cluster engines, which are too large for the environment of everything else."""
 FLOOR = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?>=([0-9][\w.]*)")
 
 
@@ -42,21 +45,44 @@ def pinned(python: Path, version: str) -> Path:
 
 def lowest(python: Path) -> Path:
     """The interpreter of an environment in which each library that users get has the lowest version that we declare."""
+    return _make(python, "lowest", _lowest())
+
+
+def newest(python: Path) -> Path:
+    """The interpreter of an environment in which each library has the newest version that can be had."""
+    return _make(python, "newest", _newest())
+
+
+def cluster(python: Path) -> Path:
+    """The interpreter of an environment with the cluster engines, in the versions of constraints.txt."""
+    return _make(python, "cluster", ROOT / "constraints.txt", extras="ray,dask")
+
+
+def cluster_lowest(python: Path) -> Path:
+    """The interpreter of an environment with the lowest versions of the cluster engines, and of all else."""
+    return _make(python, "cluster-lowest", _lowest(), extras="ray,dask")
+
+
+def cluster_newest(python: Path) -> Path:
+    """The interpreter of an environment with the newest versions of the cluster engines, and of all else."""
+    return _make(python, "cluster-newest", _newest(), extras="ray,dask")
+
+
+def _lowest() -> Path:
     FOLDER.mkdir(exist_ok=True)
     constraints = FOLDER / "lowest.txt"
     # The tools stay as they are; everything else is left to the libraries, whose neighbours must be as old as they.
     tools = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("pytest")]
     lowered = [f"{name}=={floor}" for name, floor in (floors() | integration_floors()).items()]
     constraints.write_text("\n".join([*tools, *lowered]) + "\n")
-    return _make(python, "lowest", constraints)
+    return constraints
 
 
-def newest(python: Path) -> Path:
-    """The interpreter of an environment in which each library has the newest version that can be had."""
+def _newest() -> Path:
     FOLDER.mkdir(exist_ok=True)
     constraints = FOLDER / "newest.txt"
     constraints.write_text("".join(f"{name}>={floor}\n" for name, floor in integration_floors().items()))
-    return _make(python, "newest", constraints)
+    return constraints
 
 
 def with_requirements(python: Path, *, label: str, wanted: tuple[str, ...]) -> Path:
@@ -73,22 +99,17 @@ def with_requirements(python: Path, *, label: str, wanted: tuple[str, ...]) -> P
     return interpreter
 
 
-def installed(interpreter: Path) -> dict[str, str]:
-    """The versions of the libraries of others in an environment."""
-    ask = f"import importlib.metadata as m; print(*(m.version(name) for name in {INTEGRATIONS!r}))"
+def installed(interpreter: Path, names: tuple[str, ...]) -> dict[str, str]:
+    """The versions of these libraries in an environment."""
+    ask = f"import importlib.metadata as m; print(*(m.version(name) for name in {names!r}))"
     told = subprocess.run([interpreter, "-c", ask], capture_output=True, text=True, check=True).stdout
-    return dict(zip(INTEGRATIONS, told.split(), strict=True))
+    return dict(zip(names, told.split(), strict=True))
 
 
 def integration_floors() -> dict[str, str]:
     """The lowest supported version of each of those that an extra does not bring, by name."""
     lines = [match for line in requirements.group("test") if (match := FLOOR.match(line))]
     return {match[1]: match[2] for match in lines if match[1] in INTEGRATIONS and match[1] not in floors()}
-
-
-def cluster(python: Path) -> Path:
-    """The interpreter of an environment with the cluster engines, which are too large for every other one."""
-    return _make(python, "cluster", ROOT / "constraints.txt", extras="ray,dask")
 
 
 def floors() -> dict[str, str]:
