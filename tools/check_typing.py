@@ -46,8 +46,6 @@ def pyright(folder: Path) -> Findings:
         "strict": ["*.py"],
         "extraPaths": [str(ROOT / "src")],
         "pythonVersion": "3.11",
-        # What it would take for types of packages without any, Celery and Django, is what it infers from their source.
-        "useLibraryCodeForTypes": False,
         "reportMissingModuleSource": False,
         "reportRedeclaration": False,
     }

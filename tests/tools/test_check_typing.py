@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.typing.documents import PACKAGE
+from tests.acceptance.documents import blocks_of, documents
+from tests.typing.documents import NOT_IN_STUBS, PACKAGE
 from tools.check_typing import CALLS, WRONG, Findings, judge, write
 from tools.problems import ROOT
 
@@ -33,7 +34,14 @@ def test_what_is_refused_and_what_is_not_seen_has_its_place(
     assert sorted((problem.path, problem.line) for problem in found) == places
 
 
-def test_all_documents_are_read(tmp_path: Path) -> None:
-    """Those with Python in them: the folder of a checker's findings is not empty by accident."""
-    assert len(write(tmp_path)) > 45
-    assert (tmp_path / PACKAGE / "README__app.py").exists()
+def test_every_example_is_read_where_it_is_in_its_document(tmp_path: Path) -> None:
+    """No block of no page is left out; only the name of a file that is imported may differ."""
+    places = write(tmp_path)
+    examples = [block for document in documents() for block in blocks_of(document, "python")]
+
+    assert len(examples) > 150
+    for block in examples:
+        wanted = {line.strip() for line in block.text.splitlines() if "import" not in line and NOT_IN_STUBS not in line}
+        files = [tmp_path / PACKAGE / name for name, document in places.items() if document == block.path]
+        read = [{line.strip() for line in file.read_text().splitlines()[block.line - 1 :]} for file in files]
+        assert any(wanted <= lines for lines in read), block.place

@@ -6,15 +6,18 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
-from tests.acceptance.documents import FILE, NOT_RUN, ROOT, Block, blocks_of, documents
+from tests.acceptance.documents import FILE, ROOT, Block, blocks_of, documents
 
 PACKAGE = "documents"
-DJANGO = ("integrations/django.md", "migrating/django-tasks-db.md")
-WITHOUT_TYPES = tuple(ROOT / "docs" / page for page in DJANGO)
-"""Nothing to check: Django brings no types, and what its pages show are files of a project."""
-
 MIGRATING = ROOT / "docs" / "migrating"
-"""Where the first block is the other library's, which may have no types."""
+"""Where the first block is the other library's program."""
+
+BEFORE = {"mysite/settings.py": "INSTALLED_APPS: list[str] = []"}
+"""What stands in a file before a reader adds to it."""
+FILES = r"^from (?:shop\.)?(small|tasks) import"
+"""How a file of a page is imported by another one: by its name there."""
+NOT_IN_STUBS = "@task(max_retries=5, timeout_seconds=30)"
+"""Django 6.1 hands these to the backend's task; its stubs refuse them."""
 
 
 def write_documents(folder: Path) -> dict[str, Path]:
@@ -24,10 +27,9 @@ def write_documents(folder: Path) -> dict[str, Path]:
     (package / "__init__.py").touch()
     written: dict[str, Path] = {}
     for document in documents():
-        if document not in WITHOUT_TYPES:
-            for name, blocks in modules_of(document).items():
-                (package / f"{name}.py").write_text(source_of(blocks, name))
-                written[f"{name}.py"] = document
+        for name, blocks in modules_of(document).items():
+            (package / f"{name}.py").write_text(source_of(blocks, name))
+            written[f"{name}.py"] = document
     return written
 
 
@@ -35,11 +37,12 @@ def modules_of(document: Path) -> dict[str, list[Block]]:
     """One module for a page, and one for each file that a reader is told to write."""
     page = re.sub(r"\W", "_", str(document.relative_to(ROOT).with_suffix("")))
     modules: dict[str, list[Block]] = defaultdict(list)
-    blocks = blocks_of(document, "python")
-    for block in blocks[1:] if document.parent == MIGRATING else blocks:
+    for number, block in enumerate(blocks_of(document, "python")):
         if block.remark.startswith(FILE):
             modules[f"{page}__{Path(block.remark.removeprefix(FILE)).stem}"].append(block)
-        elif not block.remark.startswith(NOT_RUN):
+        elif document.parent == MIGRATING and number == 0:
+            modules[f"{page}__there"].append(block)
+        else:
             modules[page].append(block)
     return modules
 
@@ -47,10 +50,10 @@ def modules_of(document: Path) -> dict[str, list[Block]]:
 def source_of(blocks: list[Block], name: str) -> str:
     """The blocks one after the other; inside a coroutine if one of them awaits, as in a notebook."""
     awaits = any(re.search(r"^(?:\w+ = |print\()?(?:await|async with|async for)\b", each.text, re.M) for each in blocks)
-    lines = ["async def document() -> None:"] if awaits else []
+    lines = ["async def document() -> None:"] if awaits else [BEFORE.get(blocks[0].remark.removeprefix(FILE), "")]
     for block in blocks:
         lines += [""] * (block.line - 1 - len(lines))
         lines += [f"    {line}" if awaits and line else line for line in block.text.splitlines()]
     # A file of the same page is imported by its name there.
-    page = name.partition("__")[0]
-    return re.sub(r"^from (small) import", rf"from {PACKAGE}.{page}__\1 import", "\n".join(lines), flags=re.M) + "\n"
+    imported = rf"from {PACKAGE}.{name.partition('__')[0]}__\1 import"
+    return re.sub(FILES, imported, "\n".join(lines).replace(NOT_IN_STUBS, "@task"), flags=re.M) + "\n"

@@ -23,6 +23,8 @@ made = {{
     "found": elsewhere.found.enqueue(),
     "decline": tasks.decline_twice.enqueue(),
     "pid": tasks.pid.enqueue(),
+    "steps": tasks.pay_in_steps.enqueue(order.pk),
+    "asteps": tasks.apay_in_steps.enqueue(order.pk),
     "once": tasks.pay_once.enqueue(order.pk),
     "before": tasks.open_connections.using(priority=-1).enqueue(),
     "broken": tasks.break_connection.using(priority=-2).enqueue(),
@@ -105,6 +107,10 @@ def test_a_worker_is_killed_and_another_goes_on(databases: dict[str, object], tm
     assert results["pid"][0] == "SUCCESSFUL"
     assert results["pid"][1][1] == 1
     assert results["pid"][1][0] != results["before"][1][1]
+    # Django's tasks are workflows too, with others as their children; their end is announced once.
+    assert results["steps"][:3] == ["SUCCESSFUL", [2, [0, 2, 4]], 1]
+    assert results["asteps"][:3] == ["SUCCESSFUL", [10], 1]
+    assert [line[0] for line in site.signals("pay_in_steps")].count("task_finished") == 1
     # Connections that were left broken harm no other task, and none stays open but those of the receivers of signals.
     assert (results["broken"][0], results["abroken"][0], results["paid"][0]) == ("SUCCESSFUL",) * 3
     assert max(results["before"][1][0], results["after"][1][0]) <= 2

@@ -38,6 +38,13 @@ def test_a_new_project_does_what_the_page_says(tmp_path: Path) -> None:
     reader.run("manage.py", "check")
     reader.run("manage.py", "makemigrations", "--check", "--dry-run")
     reader.run("manage.py", "test")
+    enqueued = reader.run(
+        "manage.py", "shell", "-c", "from shop.tasks import gallery; print(gallery.enqueue(['a', 'b']).id)"
+    )
+    for _ in range(3):  # until it waits, its children, and the rest of it
+        reader.run("manage.py", "tasklib_worker", "--batch")
+    asked = f"from shop.tasks import gallery; print(gallery.get_result('{enqueued.split()[-1]}').return_value)"
+    assert reader.run("manage.py", "shell", "-c", asked).splitlines()[-1] == "['small-a', 'small-b']"
     stopped = "from shop.tasks import welcome; from shop.operations import stop_everything as s; "
     stopped += "print(s(welcome.enqueue('Bob').id)[0].cancelled)"
     assert reader.run("manage.py", "shell", "-c", stopped).splitlines()[-1] == "1"

@@ -18,15 +18,22 @@ from tasklib.contrib.late import public_names
 if TYPE_CHECKING:
     from tasklib.contrib.django.backend import TasklibBackend as TasklibBackend
     from tasklib.contrib.django.backend import get_queue as get_queue
+    from tasklib.contrib.django.backend import queue_task as queue_task
     from tasklib.contrib.django.options import with_options as with_options
     from tasklib.contrib.django.results import TaskCancelled as TaskCancelled
 
-__all__ = ["TaskCancelled", "TasklibBackend", "get_queue", "with_options"]
+__all__ = ["TaskCancelled", "TasklibBackend", "get_queue", "queue_task", "with_options"]
 
 # Django imports this package before its settings are ready.
 __getattr__ = public_names(
     __name__,
-    {"TaskCancelled": "results", "TasklibBackend": "backend", "get_queue": "backend", "with_options": "options"},
+    {
+        "TaskCancelled": "results",
+        "TasklibBackend": "backend",
+        "get_queue": "backend",
+        "queue_task": "backend",
+        "with_options": "options",
+    },
     "django",
     "tasklib-queue[django]",
 )

@@ -43,7 +43,7 @@ from tasklib.errors import ConfigurationError, TaskDefinitionError
 from tasklib.queue import TaskQueue
 from tasklib.storage.rows import task_from_row
 from tasklib.storage.statement import Operation, Statement
-from tasklib.submission import SubmitOptions
+from tasklib.submission import SubmitOptions, Submitter
 
 APP: Final = "tasklib.contrib.django"
 OWN_OPTIONS: Final = ("database", "dashboard_url", "schedules")
@@ -91,7 +91,7 @@ class TasklibBackend(BaseTaskBackend):
     @property
     def queue(self) -> TaskQueue:
         """The queue on Django's own connection, for everything that the framework has no name for."""
-        if self._queue.database.alias != self.database_alias:  # type: ignore[attr-defined]
+        if self._queue.database.alias != self.database_alias:
             del self._queue
         return self._queue
 
@@ -187,6 +187,19 @@ class TasklibBackend(BaseTaskBackend):
 def get_queue(backend: str = "default") -> TaskQueue:
     """The queue behind a backend: cancel, retry, pause, limits, schedules, explain, on Django's own connection."""
     return backend_of(backend).queue
+
+
+def queue_task(task: Any) -> Submitter[..., Any]:
+    """The task as one of `get_queue()`: `bind` makes a child of a workflow of it, `submit_many` stores many."""
+    backend = backend_of(task.backend)
+    if task.unique_key is not None:
+        raise InvalidTask(f"{task.module_path}: its unique_key is for enqueue(); give queue_task() the task without it")
+    name = TaskName(task.queue_name, task.module_path)
+    definition = DjangoDefinition(task, name, options_of(task), partial(context_for, backend))
+    run_at = None if task.run_after is None else aware(task.run_after)
+    # A child would inherit from its parent how many arguments were given by position.
+    options = SubmitOptions(priority=task.priority, run_at=run_at, headers={POSITIONAL_HEADER: 0})
+    return Submitter(lambda: backend.queue, definition, options)
 
 
 def backend_of(alias: str) -> TasklibBackend:

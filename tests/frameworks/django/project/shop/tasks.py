@@ -12,7 +12,8 @@ else:
     from django_tasks import task
 
 from shop.models import Order
-from tasklib.contrib.django import with_options
+from tasklib import current_context
+from tasklib.contrib.django import queue_task, with_options
 
 
 class Declined(Exception):
@@ -134,3 +135,27 @@ def open_connections():
     gc.collect()
     wrappers = [each for each in gc.get_objects() if isinstance(each, BaseDatabaseWrapper)]
     return [sum(each.connection is not None for each in wrappers), os.getpid()]
+
+
+@task
+def double(number):
+    return 2 * number
+
+
+@task
+def pay_in_steps(order_id):
+    """A workflow: each step is remembered, and while it waits nothing is held."""
+    ctx = current_context()
+    ctx.step(pay.func, order_id)
+    ctx.sleep(0.1)
+    one = ctx.run(queue_task(add).bind(order_id, b=1))
+    done = ctx.map(queue_task(double), ({"number": number} for number in range(3)))
+    return [one, list(done.results())]
+
+
+@task
+async def apay_in_steps(order_id):
+    ctx = current_context()
+    await ctx.step(apay.func, order_id)
+    done = await ctx.map(queue_task(double.using(queue_name="emails")), [{"number": 5}])
+    return [each async for each in done.results()]

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from shop import elsewhere, tasks
 from shop.models import Order
-from tasklib.contrib.django import TaskCancelled, get_queue, with_options
+from tasklib.contrib.django import TaskCancelled, get_queue, queue_task, with_options
 from tasklib.contrib.django.framework import (
     InvalidTask,
     TaskResultDoesNotExist,
@@ -45,6 +45,23 @@ class Enqueue(TransactionTestCase):
         with self.assertRaises(TaskResultDoesNotExist):
             tasks.add.get_result(result.id)
         self.assertEqual(Task.objects.count(), 0)
+
+    def test_many_at_once_are_undone_with_the_data(self):
+        many = queue_task(tasks.double.using(queue_name="emails", priority=3))
+        with self.assertRaises(Rollback), transaction.atomic():
+            many.submit_many({"number": number} for number in range(3000))
+            raise Rollback
+        self.assertEqual(Task.objects.count(), 0)
+        many.submit_many([{"number": 5}])
+        (result,) = run_tasks()
+        found = (result.return_value, result.args, result.kwargs, result.task.queue_name, result.task.priority)
+        self.assertEqual(found, (10, [], {"number": 5}, "emails", 3))
+
+    def test_an_argument_that_the_task_does_not_take_is_named(self):
+        with self.assertRaisesRegex(TypeError, "shop.tasks.double: .* 'number'"):
+            queue_task(tasks.double).bind(numbr=1)
+        with self.assertRaisesRegex(InvalidTask, "unique_key is for enqueue"):
+            queue_task(with_options(tasks.double, unique_key="once"))
 
     def test_a_savepoint_undoes_it_too(self):
         with transaction.atomic():
