@@ -143,6 +143,33 @@ def test_a_report_says_what_was_done_and_prints(page: Page, site: Site, done: li
     expect(row).to_be_visible()
 
 
+def test_what_was_changed_is_marked_in_every_picture_of_time(page: Page, site: Site, done: list[str]) -> None:
+    eventually(lambda: http_types(site).get("email.send", 0) >= 6)
+    site.queue.set_rate_limit(900, "email.send")  # by a program, not here
+    words = "set the rate limit of email.send: 900"
+    page.goto(f"{site.url}/report?seconds=3600")
+    for path, picture in (("/report", ".report-bars"), ("/latency?range=1h", ".heat"), ("/lanes", ".lane-box")):
+        go(page, path)
+        expect(page.locator(f"{picture} .change title").filter(has_text=words), path).to_have_count(1)
+
+    go(page, "/")
+    plot = page.locator(".chart").filter(has_text="Queue depth").locator(".u-over")
+    expect(plot).to_be_visible()
+
+    def said() -> bool:
+        """Whether the words come under the pointer somewhere near the present."""
+        box = plot.bounding_box()
+        assert box is not None
+        for left in range(int(box["width"]) - 1, int(box["width"]) - 80, -6):
+            page.mouse.move(box["x"] + left, box["y"] + 40)
+            if words in "".join(page.locator(".change-words").all_inner_texts()):
+                return True
+        return False
+
+    eventually(said)
+    site.queue.set_rate_limit(0, "email.send")
+
+
 def http_types(site: Site) -> dict[str, int]:
     """How many tasks of each type the workers have counted as completed."""
     found = httpx.get(f"{site.url}/api/metrics/types?seconds=3600", timeout=180).json()["types"]

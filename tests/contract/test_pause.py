@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tasklib.queue.change_log import local_user
+from tasklib.storage.operations.access.audit import list_audit
 from tests.fixtures.queues import Face, Instance
 
 
@@ -95,3 +97,28 @@ def test_a_pause_of_a_name_nobody_uses_hurts_nobody(queue: Face, worker: Instanc
     assert worker.claim_ids() == []
     task_id = queue.enqueue("job")
     assert worker.claim_ids() == [task_id]
+
+
+def test_what_a_program_changes_is_in_the_audit_log_once(queue: Face):
+    for _ in range(2):  # the second time nothing is changed
+        queue.pause("a", by="ada", reason="repairs")
+        queue.set_rate_limit(5, "a")
+        queue.set_concurrency_limit(2)
+        queue.set_key_limit(3, key="acme")
+    queue.resume("a")
+    queue.resume("a")
+    queue.cancel_many(name="nobody's")
+    queue.enqueue("a")
+    queue.cancel_many(name="a")
+    queue.cancel_many(name="a", state="pending", dry_run=True)
+
+    entries = [each.entry for each in reversed(queue.do(lambda: list_audit(limit=50)))]
+    assert [(each.action, each.actor, dict(each.detail)) for each in entries] == [
+        ("pause", "ada", {"type": "a", "reason": "repairs"}),
+        ("set_rate_limit", local_user(), {"type": "a", "tasksPerSecond": 5}),
+        ("set_concurrency_limit", local_user(), {"count": 2}),
+        ("set_key_limit", local_user(), {"key": "acme", "count": 3}),
+        ("resume", local_user(), {"type": "a"}),
+        ("act_on_matching", local_user(), {"action": "cancel", "type": "a", "changed": 1}),
+    ]
+    assert {each.role for each in entries} == {"local"}

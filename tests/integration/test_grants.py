@@ -149,6 +149,8 @@ def test_a_worker_runs_tasks_and_their_schedules(database_url: str, role: str) -
         assert (queue.stats().completed, queue.stats().failed) == (1, 1)
         queue.add_schedule("s", task="job", every=60)
         queue.fire_schedules()
+        queue.pause("job")
+        queue.set_rate_limit(5, "job")
 
 
 async def test_a_worker_runs_for_real_and_removes_what_is_old(
@@ -310,8 +312,9 @@ async def serve(url: str) -> None:
             for path in ("findings", "changes", "objectives", "questions", "metrics/lanes", "workers", "scale"):
                 assert (await client.get(f"/api/{path}")).status_code == 200, path
             audit = (await client.get("/api/audit")).json()
-            assert audit["entries"][-1]["action"] == "create_task"
-            assert len(audit["entries"]) == 1 + len(requests)
+            served = [each["action"] for each in audit["entries"] if each["role"] != "local"]
+            assert (served[-1], len(served)) == ("create_task", 1 + len(requests))
+            assert len(audit["entries"]) == len(served) + 4, "and what the program paused, resumed and limited"
 
 
 def test_without_apply_they_are_only_printed(database_url: str, role: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4916,7 +4916,7 @@ export interface operations {
     list_changes_api_changes_get: {
         parameters: {
             query?: {
-                /** @description How far back. */
+                /** @description How far back; of workers and releases a week is kept. */
                 seconds?: number;
             };
             header?: never;

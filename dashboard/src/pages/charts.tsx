@@ -9,9 +9,9 @@ import { go, href, query, setQuery } from "../router";
 import { useResource } from "../resource";
 import { LIVE_SECONDS, type Sample, samples } from "../samples";
 import { Loading, Panel, Trouble } from "../ui/basic";
+import { useChanges } from "../ui/changes";
 import { Chart, type Line } from "../ui/chart";
 import { Unread } from "../ui/listed";
-import { useChanges } from "./now";
 
 export const RANGES: Record<string, [string, number]> = {
   live: ["Live", 0],
@@ -199,7 +199,7 @@ function currentDepth(type: string | null) {
 function FourCharts({ series }: { series: Series }) {
   const { points, stepSeconds } = series;
   const current = currentDepth(series.type);
-  const marks = useChanges(Math.min(points.length * stepSeconds, 604_800));
+  const marks = useChanges(points.length * stepSeconds);
   const lines = useMemo(() => {
     const of = (name: string, color: string, pick: (point: Point, at: number) => number | null, filled = false): Line => ({
       name,

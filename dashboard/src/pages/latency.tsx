@@ -10,6 +10,7 @@ import { can } from "../session";
 import { attempt, sayUndoable } from "../toasts";
 import { Ago, Button, Empty, Fact, PageHead, Panel } from "../ui/basic";
 import { Listed } from "../ui/listed";
+import { ChangeLines, useChanges } from "../ui/changes";
 import { Measured, TimeAxis } from "../ui/measured";
 import { Segments } from "../ui/segments";
 import { Table } from "../ui/table";
@@ -236,6 +237,8 @@ function Cells({ data, across }: { data: Latency; across: number }) {
   const width = (across - LEFT) / Math.max(points.length, 1);
   const since = Date.parse(points[0]?.at ?? "") || 0;
   const height = bounds.length * ROW;
+  const until = since + points.length * stepSeconds * 1000;
+  const changes = useChanges((Date.now() - since) / 1000);
   const top = (row: number) => height - (row + 1) * ROW;
   const open = (at: string, row: number) => {
     const from = Date.parse(at);
@@ -274,7 +277,12 @@ function Cells({ data, across }: { data: Latency; across: number }) {
           ) : null,
         ),
       )}
-      {points.length > 0 && <TimeAxis since={since} until={since + points.length * stepSeconds * 1000} left={LEFT} right={across} y={height + 15} />}
+      {points.length > 0 && (
+        <>
+          <ChangeLines changes={changes} since={since} until={until} x={(at) => LEFT + ((at - since) / (until - since)) * (across - LEFT)} height={height} />
+          <TimeAxis since={since} until={until} left={LEFT} right={across} y={height + 15} />
+        </>
+      )}
     </svg>
   );
 }

@@ -2,17 +2,14 @@
 
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import { api, take } from "../api/client";
-import type { components } from "../api/schema";
 import { count } from "../format";
-import { useResource } from "../resource";
 import { Ago, Button, Panel } from "../ui/basic";
+import { useChanges } from "../ui/changes";
 import { LimitDialog } from "../ui/controls";
 import { Act, type Action, type Finding, useFindings } from "../ui/findings";
 import { Listed } from "../ui/listed";
 import { RedriveDialog } from "./errors/redrive";
 
-export type Change = components["schemas"]["ChangeInfo"];
 
 const FEW = 5;
 
@@ -89,15 +86,6 @@ function Text({ finding }: { finding: Finding }) {
       )}
     </span>
   );
-}
-
-export function useChanges(seconds: number): Change[] {
-  const found = useResource(
-    `changes ${seconds}`,
-    (signal) => take(api.GET("/api/changes", { params: { query: { seconds } }, signal })),
-    { every: 15_000 },
-  );
-  return found.data?.changes ?? [];
 }
 
 /** The last changes in one line: what was deployed, started, lost, paused, by whom. */

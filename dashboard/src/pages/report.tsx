@@ -8,6 +8,7 @@ import { href, query, setQuery } from "../router";
 import { type Resource, useResource } from "../resource";
 import { Button, Empty, Fact, PageHead, Panel } from "../ui/basic";
 import { Listed } from "../ui/listed";
+import { ChangeLines, useChanges } from "../ui/changes";
 import { Measured, TimeAxis } from "../ui/measured";
 import { Segments } from "../ui/segments";
 import { Table } from "../ui/table";
@@ -159,6 +160,8 @@ function Done({ series }: { series: Resource<Series> }) {
   const step = series.data?.stepSeconds ?? 60;
   const all = sums.reduce((sum, each) => sum + each.good + each.bad, 0);
   const since = Date.parse(points[0]?.at ?? "") || 0;
+  const until = since + sums.length * step * 1000;
+  const changes = useChanges(since ? (Date.now() - since) / 1000 : 0);
   return (
     <Panel title="Finished tasks" aside={<Keys most={`at most ${count(most)} in ${span(step)}`} />}>
       <Measured class="report-bars">
@@ -167,7 +170,12 @@ function Done({ series }: { series: Resource<Series> }) {
             {sums.map((sum, at) => (
               <Column key={points[at]!.at} {...sum} most={most} left={(at * width) / sums.length} width={width / sums.length} />
             ))}
-            {sums.length > 0 && <TimeAxis since={since} until={since + sums.length * step * 1000} left={0} right={width} y={HEIGHT + 14} />}
+            {sums.length > 0 && (
+              <>
+                <ChangeLines changes={changes} since={since} until={until} x={(at) => ((at - since) / (until - since)) * width} height={HEIGHT} />
+                <TimeAxis since={since} until={until} left={0} right={width} y={HEIGHT + 14} />
+              </>
+            )}
           </svg>
         )}
       </Measured>

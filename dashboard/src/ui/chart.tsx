@@ -5,6 +5,7 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { absolute, mark, utc } from "../format";
 import { Panel } from "./basic";
+import { type Change, MARKED, toldOf } from "./changes";
 
 export interface Line {
   name: string;
@@ -36,7 +37,7 @@ interface ChartProps {
   /** Ten times as much is as high as ten times as much again. */
   log?: boolean;
   /** What was changed, and when: a line for each. */
-  marks?: { at: string; kind: string }[];
+  marks?: Change[];
   /** A stretch of time was chosen, in seconds since 1970. */
   chosen?: (from: number, to: number) => void;
 }
@@ -104,7 +105,8 @@ function Plot(drawn: PlotProps) {
   const { times, lines, format, title } = drawn;
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
-  const marks = useRef<Marks>([]);
+  const marks = useRef<Change[]>([]);
+  const [under, setUnder] = useState<Touched | null>(null);
   marks.current = drawn.marks ?? [];
   const shape = `${lines.map((line) => line.name).join()} ${drawn.log ?? false} ${utc.value}`;
   const data = [times, ...lines.map((line) => line.values)] as uPlot.AlignedData;
@@ -113,7 +115,7 @@ function Plot(drawn: PlotProps) {
     const element = box.current!;
     const draw = () => {
       plot.current?.destroy();
-      plot.current = new uPlot(options(element, drawn, marks), data, element);
+      plot.current = new uPlot(options(element, drawn, marks, setUnder), data, element);
     };
     draw();
     const resized = new ResizeObserver(() => plot.current?.setSize({ width: element.clientWidth, height: HEIGHT }));
@@ -129,7 +131,12 @@ function Plot(drawn: PlotProps) {
   }, [shape]);
   useEffect(() => plot.current?.setData(data), [times, lines, drawn.marks?.length]);
 
-  return <div ref={box} class="plot" role="img" aria-label={`${title}: ${told(lines, format)}`} />;
+  return (
+    <div class="plotted">
+      <div ref={box} class="plot" role="img" aria-label={`${title}: ${told(lines, format)}`} />
+      {under && <Words of={under} width={box.current?.clientWidth ?? 0} />}
+    </div>
+  );
 }
 
 /** The chart in words, for who does not see it. */
@@ -146,11 +153,36 @@ function told(lines: Line[], format: (value: number) => string): string {
 const DIGIT = 6.6;
 const BESIDE = 14;
 
-type Marks = NonNullable<ChartProps["marks"]>;
-/** Colours of changes; workers that start and stop in order are not worth a line. */
-const MARKED: Record<string, string> = { release: "accent", worker_lost: "bad", action: "warn" };
+/** Pixels from a line at which the pointer means it. */
+const NEAR = 6;
 
-function drawMarks(plot: uPlot, marks: Marks, color: (name: string) => string): void {
+/** The changes whose lines are under the pointer, and where it is. */
+interface Touched {
+  left: number;
+  marks: Change[];
+}
+
+function touched(plot: uPlot, marks: Change[]): Touched | null {
+  const { left = -1 } = plot.cursor;
+  if (left < 0) return null;
+  const near = marks.filter(({ at, kind }) => MARKED[kind] && Math.abs(plot.valToPos(Date.parse(at) / 1000, "x") - left) <= NEAR);
+  return near.length ? { left: left + plot.bbox.left / devicePixelRatio, marks: near } : null;
+}
+
+/** Beside the pointer, on the side where there is room. */
+function Words({ of, width }: { of: Touched; width: number }) {
+  const place = of.left > width / 2 ? { right: `${width - of.left + 8}px` } : { left: `${of.left + 8}px` };
+  return (
+    <div class="change-words" style={place}>
+      {of.marks.slice(0, 3).map((each) => (
+        <div key={each.at + each.text}>{toldOf(each)}</div>
+      ))}
+      {of.marks.length > 3 && <div>and {of.marks.length - 3} more</div>}
+    </div>
+  );
+}
+
+function drawMarks(plot: uPlot, marks: Change[], color: (name: string) => string): void {
   const { ctx, bbox } = plot;
   ctx.save();
   ctx.setLineDash([4, 3]);
@@ -166,7 +198,7 @@ function drawMarks(plot: uPlot, marks: Marks, color: (name: string) => string): 
   ctx.restore();
 }
 
-function options(element: HTMLElement, drawn: PlotProps, marks: { current: Marks }): uPlot.Options {
+function options(element: HTMLElement, drawn: PlotProps, marks: { current: Change[] }, touch: (under: Touched | null) => void): uPlot.Options {
   const { lines, format, point, least, whole, log, chosen, atLeast = 0 } = drawn;
   const style = getComputedStyle(document.documentElement);
   const color = (name: string) => style.getPropertyValue(`--${name}`).trim();
@@ -204,7 +236,12 @@ function options(element: HTMLElement, drawn: PlotProps, marks: { current: Marks
     ],
     hooks: {
       drawClear: [(plot) => drawMarks(plot, marks.current, color)],
-      setCursor: [(shown) => point(shown.cursor.idx ?? null)],
+      setCursor: [
+        (shown) => {
+          point(shown.cursor.idx ?? null);
+          touch(touched(shown, marks.current));
+        },
+      ],
       setSelect: [
         (plot) => {
           const { left, width } = plot.select;

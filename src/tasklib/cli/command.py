@@ -89,14 +89,9 @@ class Cli:
     @property
     def user(self) -> str:
         """The user of this machine who gives the command: `ada@host`."""
-        import getpass
-        import socket
+        from tasklib.queue.change_log import local_user
 
-        try:
-            name = getpass.getuser()
-        except (KeyError, OSError):
-            name = "somebody"
-        return f"{name}@{socket.gethostname()}"
+        return local_user()
 
     def now(self) -> datetime:
         """The time by the database's clock, which wrote the times that ages are computed from."""

@@ -14,7 +14,7 @@ from tasklib.service.base import ServicePart
 from tasklib.service.error_groups import ErrorGroups, ErrorMark, status_of
 from tasklib.service.insights.objectives import Standing, read_standings
 from tasklib.storage.operations import errors, schedules, statistics, tasks, workers
-from tasklib.storage.operations.access.audit import StoredEntry, list_audit
+from tasklib.storage.operations.access.audit import AuditEntry, StoredEntry, list_audit
 from tasklib.storage.operations.limits import pauses
 from tasklib.storage.operations.worker_history import list_ended_workers
 from tasklib.storage.operations.workflows.events import list_questions
@@ -28,6 +28,7 @@ MOST_QUESTIONS: Final = 1000
 MOST_WAITING: Final = 10_000
 """So many workflows that wait without an end are looked at for parked ones."""
 MOST_CHANGES: Final = 200
+ORDINARY: Final = frozenset({"worker_started", "worker_stopped"})
 ENTRIES: Final = 500
 HOUR_SECONDS: Final = 3600.0
 ACTION_WORDS: Final = {
@@ -36,7 +37,6 @@ ACTION_WORDS: Final = {
     "set_rate_limit": "set the rate limit of",
     "set_concurrency_limit": "set the concurrency limit of",
     "set_key_limit": "set the key limit of",
-    "act_on_matching": "acted on tasks in bulk",
     "redrive": "ran an error group again",
     "clean_up": "cleaned up",
     "put_schedule": "changed the schedule",
@@ -44,7 +44,8 @@ ACTION_WORDS: Final = {
     "create_schedule": "made the schedule",
     "set_objective": "set the objective of",
 }
-"""Which changes over HTTP explain a change in a chart, in words."""
+"""Which changes explain a change in a chart, in words."""
+BULK_WORDS: Final = {"retry": "retried", "cancel": "cancelled", "prioritize": "reprioritized", "delete": "deleted"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +108,19 @@ class Findings(ServicePart):
 
     @operation
     def changes(self, *, seconds: float) -> Operation[tuple[Change, ...]]:
-        """Releases, workers that started and ended, pauses, limits and bulk actions, the newest first."""
+        """Releases, workers that started and ended, pauses, limits and bulk actions, the newest first.
+
+        Where they are too many, workers that started and stopped in order are left out first.
+        """
         clock = yield from statistics.read_time()
         since = datetime.fromtimestamp(clock, UTC) - timedelta(seconds=seconds)
         known = yield from workers.list_workers()
         ended = yield from list_ended_workers(seconds=7 * 86_400.0)
         entries = yield from list_audit(limit=ENTRIES)
         found = [*_of_workers(known, ended, since), *_of_people(entries, since)]
-        return tuple(sorted(found, key=lambda each: each.at, reverse=True)[:MOST_CHANGES])
+        newest = sorted(found, key=lambda each: each.at, reverse=True)
+        kept = sorted(newest, key=lambda each: each.kind in ORDINARY)[:MOST_CHANGES]
+        return tuple(sorted(kept, key=lambda each: each.at, reverse=True))
 
     achanges = changes.as_async
 
@@ -149,15 +155,24 @@ def _of_workers(known: Sequence[WorkerInfo], ended: Sequence[EndedWorker], since
 
 
 def _of_people(entries: Sequence[StoredEntry], since: datetime) -> Iterator[Change]:
-    seen: set[str | None] = set()
     for stored in entries:
         entry = stored.entry
-        if stored.at < since or entry.action not in ACTION_WORDS or "refused" in entry.detail:
-            continue
-        if entry.request_id in seen:  # a long action has an entry at its beginning too
-            continue
-        seen.add(entry.request_id)
-        what = entry.detail.get("type") or entry.target or entry.detail.get("action") or "everything"
-        changed = entry.detail.get("changed")
-        more = "" if changed is None else f" ({changed:,} tasks)" if isinstance(changed, int) else ""
-        yield Change(stored.at, "action", f"{entry.actor} {ACTION_WORDS[entry.action]} {what}{more}")
+        if stored.at >= since and "refused" not in entry.detail and (words := _words(entry)):
+            changed = entry.detail.get("changed", entry.detail.get("deleted"))
+            more = f" ({changed:,} {'task' if changed == 1 else 'tasks'})" if isinstance(changed, int) else ""
+            yield Change(stored.at, "action", f"{entry.actor} {words}{more}")
+
+
+def _words(entry: AuditEntry) -> str | None:
+    """What somebody did; None if it explains nothing in a chart."""
+    detail = entry.detail
+    chosen = detail.get("filter")
+    name = detail.get("type") or (chosen.get("type") if isinstance(chosen, Mapping) else None)
+    if entry.action == "act_on_matching":
+        verb = BULK_WORDS.get(str(detail.get("action")), "changed")
+        return f"{verb} {f'tasks of {name}' if name else 'tasks'} in bulk"
+    if entry.action not in ACTION_WORDS:
+        return None
+    words = f"{ACTION_WORDS[entry.action]} {name or entry.target or detail.get('key') or 'everything'}"
+    rate = detail.get("tasksPerSecond", detail.get("count", detail.get("maxRunning")))
+    return words if rate is None else f"{words}: {f'{rate:g}' if rate else 'none'}"

@@ -23,6 +23,7 @@ from tasklib.core.task_id import TaskId
 from tasklib.errors import ConfigurationError, InvalidArguments
 from tasklib.queue import Id, TaskQueue, require_id
 from tasklib.queue.arguments import check_pace, check_priority
+from tasklib.queue.change_log import if_any, logged
 from tasklib.queue.sync_async import operation
 from tasklib.service.administration import Administration
 from tasklib.service.audit import AuditEntry, AuditLog
@@ -182,6 +183,8 @@ class QueueService(TaskPages):
             work = self.each_shown(chosen, lambda ids, before: act(replace(chosen, ids=ids), before))
         else:
             work = act(chosen)
+        if not dry_run:
+            work = logged(work, "act_on_matching", added=if_any, action=action.value, type=which.name, rate=rate)
         return (yield from self.audited(work, audit, lambda changed: {"changed": changed}))
 
     aact_on_matching = act_on_matching.as_async
@@ -202,7 +205,7 @@ class QueueService(TaskPages):
         if dry_run:
             which = TaskFilter(states=states_for(Action.DELETE, states), name=name, completed_before=moment)
             return (yield from lists.count_tasks(which))
-        work = actions.cleanup_tasks(moment, states, name, on_progress)
+        work = logged(actions.cleanup_tasks(moment, states, name, on_progress), "clean_up", added=if_any, type=name)
         return (yield from self.audited(work, audit, lambda deleted: {"deleted": deleted}))
 
     acleanup = cleanup.as_async

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tasklib import TaskQueue
+from tasklib.queue.change_log import local_user
+from tasklib.service.service import QueueService
 from tests.integration.cli.conftest import CommandLine
 
 pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")
@@ -25,6 +27,24 @@ def test_explain_says_why_a_task_waits_and_what_to_do(tasklib: CommandLine, queu
     assert (explained["id"], explained["state"]) == (task_id, "pending")
     assert [reason["code"] for reason in explained["reasons"]] == ["delayed", "paused", "no_worker"]
     assert tasklib.fails(1, "explain", "nonsense").startswith("no task has the id nonsense")
+
+
+def test_what_the_command_line_changes_is_among_the_changes(tasklib: CommandLine, queue: TaskQueue) -> None:
+    for number in range(2):
+        queue.enqueue("job", number)
+    tasklib.ok("pause", "job")
+    tasklib.ok("rate-limit", "5", "job")
+    tasklib.ok("cancel", "--all-matching", "--name", "job", "--yes")
+    tasklib.ok("resume", "job")
+
+    changes = QueueService(queue).findings.changes(seconds=3600)
+    user = local_user()
+    assert [change.text for change in reversed(changes)] == [
+        f"{user} paused job",
+        f"{user} set the rate limit of job: 5",
+        f"{user} cancelled tasks of job in bulk (2 tasks)",
+        f"{user} resumed job",
+    ]
 
 
 def test_a_rate_limit_is_set_shown_and_lifted(tasklib: CommandLine, queue: TaskQueue) -> None:

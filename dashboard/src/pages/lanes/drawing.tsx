@@ -3,8 +3,8 @@
 import { useMemo, useState } from "preact/hooks";
 import { count, plural, span, timeOfDay } from "../../format";
 import { go, href } from "../../router";
+import { type Change, ChangeLines } from "../../ui/changes";
 import { Measured, TimeAxis } from "../../ui/measured";
-import type { Change } from "../now";
 import type { Lane, Lanes } from "./lanes";
 
 /** Types with a colour of their own; the others share one. */
@@ -159,7 +159,7 @@ function Picture({ data, width, changes, tell, chosen, choose }: Props & { width
       {[...drawn].map(([name, path]) => (
         <path key={name} class={name} d={path} />
       ))}
-      <Marks place={place} changes={changes} />
+      <ChangeLines changes={changes} since={place.since} until={place.until} x={place.x} height={place.height - AXIS} />
       <TimeAxis since={place.since} until={place.until} left={place.left} right={place.width} y={place.height - 5} />
       {shown && <rect class="lane-brush" x={Math.min(...shown)} y={0} width={Math.abs(shown[1] - shown[0])} height={place.height - AXIS} />}
     </svg>
@@ -195,30 +195,6 @@ function Cross({ x, y, title }: { x: number; y: number; title: string }) {
     <path class="lane-cross" d={`M${x - 4} ${y - 4}l8 8m0 -8l-8 8`}>
       <title>{title}</title>
     </path>
-  );
-}
-
-const MARKED: Record<string, string> = { release: "release", worker_lost: "loss", action: "action" };
-
-/** Releases, losses and what people did, as lines through all lanes. */
-function Marks({ place, changes }: { place: Layout; changes: Change[] }) {
-  return (
-    <>
-      {changes
-        .filter((change) => MARKED[change.kind] && Date.parse(change.at) >= place.since && Date.parse(change.at) <= place.until)
-        .map((change) => (
-          <line
-            key={`${change.at} ${change.text}`}
-            class={`lane-mark ${MARKED[change.kind]}`}
-            x1={place.x(Date.parse(change.at))}
-            x2={place.x(Date.parse(change.at))}
-            y1={0}
-            y2={place.height - AXIS}
-          >
-            <title>{`${timeOfDay(change.at)}: ${change.text}`}</title>
-          </line>
-        ))}
-    </>
   );
 }
 

@@ -11,7 +11,7 @@ import { Button, Empty, PageHead, Panel } from "../../ui/basic";
 import { Listed } from "../../ui/listed";
 import { Segments } from "../../ui/segments";
 import { Table } from "../../ui/table";
-import { type Change, useChanges } from "../now";
+import { type Change, useChanges } from "../../ui/changes";
 import { Drawing, OTHERS, type Stretch } from "./drawing";
 import "../../styles/overview.css";
 import "../../styles/lanes.css";
@@ -41,7 +41,7 @@ export function LanesPage() {
     (signal) => take(api.GET("/api/metrics/lanes", { params: { query: asked }, signal })),
     { every: until ? undefined : reading(seconds) },
   );
-  const changes = useChanges(Math.min(LONGEST, Math.max(60, Math.round((Date.now() - (until ? Date.parse(until) : Date.now())) / 1000 + seconds))));
+  const changes = useChanges((Date.now() - (until ? Date.parse(until) : Date.now())) / 1000 + seconds);
   return (
     <>
       <PageHead title="Lanes" />

@@ -22,6 +22,7 @@ from tasklib.queue.arguments import (
     task_filter,
 )
 from tasklib.queue.base import QueueBase
+from tasklib.queue.change_log import if_any, logged
 from tasklib.queue.sync_async import operation
 from tasklib.storage.operations import actions, errors
 from tasklib.storage.operations.clock import start_of_age
@@ -199,7 +200,11 @@ class ActsOnTasks(QueueBase):
     ) -> Operation[int]:
         if dry_run:
             return (yield from actions.count_matching(action, which))
-        return (yield from actions.act_on_matching(action, which, priority=priority, pace=pace))
+        work = actions.act_on_matching(action, which, priority=priority, pace=pace)
+        rate = None if pace is None else pace.rate
+        return (
+            yield from logged(work, "act_on_matching", added=if_any, action=action.value, type=which.name, rate=rate)
+        )
 
     @operation
     def errors(self, name: str | None = None, *, limit: int = 100) -> Operation[Sequence[ErrorGroup]]:
@@ -236,7 +241,8 @@ class ActsOnTasks(QueueBase):
         which = errors.dead_letters(found.name, found.fingerprint or "")
         if dry_run:
             return (yield from actions.count_matching(Action.RETRY, which))
-        return (yield from errors.redrive(which, rate))
+        work = errors.redrive(which, rate)
+        return (yield from logged(work, "redrive", added=if_any, type=found.name, rate=rate))
 
     aredrive = redrive.as_async
 
@@ -270,6 +276,7 @@ class ActsOnTasks(QueueBase):
             moment = require_aware(older_than, "older_than")
         else:
             moment = yield from start_of_age(timedelta(seconds=seconds_of(older_than)))
-        return (yield from actions.cleanup_tasks(moment, states, name))
+        work = actions.cleanup_tasks(moment, states, name)
+        return (yield from logged(work, "clean_up", added=if_any, type=name))
 
     acleanup = cleanup.as_async

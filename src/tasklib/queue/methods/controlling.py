@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 from tasklib.core.codec import is_storable, shown
 from tasklib.core.limits import Budget, KeyLimit, Limit, Pause, check_budget, is_amount
@@ -10,6 +12,7 @@ from tasklib.definition import KEY_RULE, check_name, is_key
 from tasklib.errors import ConfigurationError
 from tasklib.queue.arguments import SLOWEST_RATE, check_whole, is_rate
 from tasklib.queue.base import QueueBase
+from tasklib.queue.change_log import if_done, logged
 from tasklib.queue.sync_async import operation
 from tasklib.storage.operations.limits import budgets as spending
 from tasklib.storage.operations.limits import keys, pauses
@@ -29,7 +32,8 @@ class ControlsTasks(QueueBase):
             >>> queue.process_batch()
             0
         """
-        yield from pauses.pause(_checked(name), by=by, reason=reason)
+        change = _compared(pauses.list_pauses, pauses.pause(_checked(name), by=by, reason=reason))
+        yield from logged(change, "pause", by=by, added=if_done, type=name, reason=reason)
 
     apause = pause.as_async
 
@@ -42,7 +46,8 @@ class ControlsTasks(QueueBase):
             >>> queue.resume(), queue.resume()
             (True, False)
         """
-        return (yield from pauses.resume(_checked(name)))
+        change = pauses.resume(_checked(name))
+        return (yield from logged(change, "resume", added=if_done, type=name))
 
     aresume = resume.as_async
 
@@ -83,7 +88,9 @@ class ControlsTasks(QueueBase):
             )
         if burst is not None and not (is_rate(burst) and burst >= 1 and tasks_per_second):
             raise ConfigurationError(f"a burst is a number of tasks, 1 or more, beside a rate limit, got {burst!r}")
-        yield from pauses.set_rate(_checked(name), float(tasks_per_second) or None, burst=burst)
+        rate = float(tasks_per_second) or None
+        change = _compared(_set_limits, pauses.set_rate(_checked(name), rate, burst=burst))
+        yield from logged(change, "set_rate_limit", added=if_done, type=name, tasksPerSecond=rate or 0)
 
     aset_rate_limit = set_rate_limit.as_async
 
@@ -110,7 +117,9 @@ class ControlsTasks(QueueBase):
             >>> queue.set_concurrency_limit(3, "add")  # at most three at once, over all workers
             >>> queue.set_concurrency_limit(0, "add")  # any number
         """
-        yield from pauses.set_max_running(_checked(name), check_whole("a concurrency limit", count) or None)
+        most = check_whole("a concurrency limit", count)
+        change = _compared(_set_limits, pauses.set_max_running(_checked(name), most or None))
+        yield from logged(change, "set_concurrency_limit", added=if_done, type=name, count=most)
 
     aset_concurrency_limit = set_concurrency_limit.as_async
 
@@ -142,7 +151,9 @@ class ControlsTasks(QueueBase):
         for what, value in (("a concurrency key", key), ("a name", name)):
             if value is not None and not is_key(value):
                 raise ConfigurationError(f"{what} is {KEY_RULE}, or None for every one, got {shown(value)}")
-        yield from keys.set_key_limit(key, name, count if count is None else check_whole("a key limit", count))
+        most = count if count is None else check_whole("a key limit", count)
+        change = _compared(keys.list_key_limits, keys.set_key_limit(key, name, most))
+        yield from logged(change, "set_key_limit", added=if_done, type=name, key=key, count=most)
 
     aset_key_limit = set_key_limit.as_async
 
@@ -241,3 +252,15 @@ def _checked(name: str | None) -> str | None:
     """The name of tasks, also one that only another program would give; None stands for all of them."""
     is_possible = isinstance(name, str) and name and is_storable(name)
     return name if name is None or is_possible else check_name(name)
+
+
+def _compared(read: Callable[[], Operation[Any]], change: Operation[Any]) -> Operation[bool]:
+    """The change; whether it has changed anything: programs set the same limits each time they start."""
+    before = yield from read()
+    yield from change
+    return bool((yield from read()) != before)
+
+
+def _set_limits() -> Operation[list[Limit]]:
+    """The limits as they were set, whatever of them is used at the moment."""
+    return [replace(limit, tokens=None) for limit in (yield from pauses.list_limits())]

@@ -62,6 +62,7 @@ RIGHTS: Final[Mapping[Duty, Mapping[str, str]]] = {
         "tasklib_hints": ALL,
         "tasklib_key_limits": ALL,
         "tasklib_controls": "SELECT, INSERT, UPDATE",  # stores the limits that its tasks declare
+        "tasklib_audit": "INSERT",  # what its program pauses or limits
         "tasklib_schedules": ALL,
         **dict.fromkeys(_WORKFLOWS, ALL),
         **_STATISTICS,

@@ -62,7 +62,9 @@ class ChangeInfos(Answer):
 class ChangesQuery(Input):
     """Which time."""
 
-    seconds: Annotated[int, Field(ge=60, le=7 * 86_400)] = Field(3600, description="How far back.")
+    seconds: Annotated[int, Field(ge=60, le=30 * 86_400)] = Field(
+        3600, description="How far back; of workers and releases a week is kept."
+    )
 
 
 @router.get("/findings", **needs(Permission.READ))

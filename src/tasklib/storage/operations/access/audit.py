@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -37,9 +37,10 @@ class StoredEntry:
 
 def write_audit(entries: Sequence[AuditEntry]) -> Operation[None]:
     """Add entries to the log."""
-    yield Statement("write_audit", {"entries": entries_text(entries)})
+    yield Statement(WRITE, {"entries": entries_text(entries)})
 
 
+WRITE: Final = "write_audit"
 BEGUN: Final = object()
 """In the place of a result that is not known yet."""
 
@@ -47,7 +48,9 @@ BEGUN: Final = object()
 def recorded(work: Operation[T], entry_of: Callable[[Any], AuditEntry | None]) -> Operation[T]:
     """The work with its entry, in one transaction; `entry_of` its result is None if it has changed nothing.
 
-    Work that commits several times has an entry in its first transaction too, so that no part of it is without one.
+    Work that commits several times has an entry in its first transaction too, so that no part of it is without one;
+    `begun` in its detail says what it is, and lists leave it out once the last one is there.  Entries that the work
+    itself writes are left out: they know less.
     """
     yield BEGIN
     go_on: Callable[[], Statement] = partial(next, work)
@@ -61,9 +64,12 @@ def recorded(work: Operation[T], entry_of: Callable[[Any], AuditEntry | None]) -
                 yield from _write(entry_of(end.value))
             result: T = end.value
             return result
+        if statement.name == WRITE:
+            go_on = partial(work.send, ())
+            continue
         if commits and not begun:
             begun = True
-            yield from _write(entry_of(BEGUN))
+            yield from _write(_begun(entry_of(BEGUN)))
         if commits:
             yield COMMIT
         # Delayed until it is known whether it is the last one.
@@ -77,6 +83,10 @@ def recorded(work: Operation[T], entry_of: Callable[[Any], AuditEntry | None]) -
             go_on = partial(work.send, rows)
 
 
+def _begun(entry: AuditEntry | None) -> AuditEntry | None:
+    return None if entry is None else replace(entry, detail={**entry.detail, "begun": True})
+
+
 def _write(entry: AuditEntry | None) -> Operation[None]:
     if entry is not None:
         yield from write_audit([entry])
@@ -88,7 +98,10 @@ def entries_text(entries: Sequence[AuditEntry]) -> str:
 
 
 def list_audit(*, limit: int, before: int | None = None) -> Operation[list[StoredEntry]]:
-    """Entries, the newest first; `before` is the `seq` of the last entry of the page before."""
+    """Entries, the newest first; `before` is the `seq` of the last entry of the page before.
+
+    Of work that commits several times the last entry, or the first one while there is no other.
+    """
     found = []
     for row in (yield Statement("list_audit", {"limit": limit, "before": before})):
         same = {name: row[name] for name in ("actor", "role", "action", "target", "remote", "request_id")}

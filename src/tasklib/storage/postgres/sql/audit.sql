@@ -10,9 +10,13 @@ FROM jsonb_to_recordset(:entries::jsonb) AS e (
 {audit_entries};
 
 -- name: list_audit
--- Entries of the audit log, the newest first, from before a position on.
+-- Entries of the audit log, the newest first, from before a position on; without the first one of long work that has
+-- another at its end, which is looked for among the next hundred thousand.
 SELECT a.seq, a.at, a.actor, a.role, a.action, a.target, a.detail::text AS detail, a.remote, a.request_id
 FROM {schema}.tasklib_audit AS a
-WHERE :before::bigint IS NULL OR a.seq < :before::bigint
+WHERE (:before::bigint IS NULL OR a.seq < :before::bigint) AND (a.detail ->> 'begun' IS NULL OR NOT EXISTS (
+    SELECT FROM {schema}.tasklib_audit AS e
+    WHERE e.seq > a.seq AND e.seq <= a.seq + 100000 AND e.request_id = a.request_id AND e.action = a.action
+))
 ORDER BY a.seq DESC
 LIMIT :limit::integer;

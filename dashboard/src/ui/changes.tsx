@@ -1,0 +1,56 @@
+/** What was changed and when: releases, losses and what people did, as lines through any picture of time, told in words. */
+
+import { api, take } from "../api/client";
+import type { components } from "../api/schema";
+import { timeOfDay } from "../format";
+import { useResource } from "../resource";
+import "../styles/changes.css";
+
+export type Change = components["schemas"]["ChangeInfo"];
+
+/** Seconds: as far back as the service tells, and steps by which what is asked for grows while time passes. */
+const [LONGEST, STEP] = [30 * 86_400, 600];
+
+export function useChanges(seconds: number): Change[] {
+  const asked = Math.min(Math.max(Math.ceil(seconds / STEP), 1) * STEP, LONGEST);
+  const found = useResource(
+    `changes ${asked}`,
+    (signal) => take(api.GET("/api/changes", { params: { query: { seconds: asked } }, signal })),
+    { every: 15_000 },
+  );
+  return found.data?.changes ?? [];
+}
+
+/** Colours of changes; workers that start and stop in order are not worth a line. */
+export const MARKED: Record<string, string> = { release: "accent", worker_lost: "bad", action: "warn" };
+
+export const toldOf = (change: Change): string => `${timeOfDay(change.at)}: ${change.text}`;
+
+interface LinesProps {
+  changes: Change[];
+  /** Milliseconds since 1970. */
+  since: number;
+  until: number;
+  /** Where a moment is. */
+  x: (at: number) => number;
+  height: number;
+}
+
+/** Each with words for the pointer, which need not meet the line itself. */
+export function ChangeLines({ changes, since, until, x, height }: LinesProps) {
+  const shown = changes.filter(({ kind, at }) => MARKED[kind] && Date.parse(at) >= since && Date.parse(at) <= until);
+  return (
+    <>
+      {shown.map((change) => {
+        const ends = { x1: x(Date.parse(change.at)), x2: x(Date.parse(change.at)), y1: 0, y2: height };
+        return (
+          <g key={`${change.at} ${change.text}`} class={`change ${MARKED[change.kind]}`}>
+            <title>{toldOf(change)}</title>
+            <line class="change-reach" {...ends} />
+            <line class="change-line" {...ends} />
+          </g>
+        );
+      })}
+    </>
+  );
+}
