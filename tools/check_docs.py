@@ -1,9 +1,10 @@
-"""Fails on a dead link between our documents, on a page that docs/index.md does not link, and on an address or path of
-one machine in any file."""
+"""Fails on a dead link between our documents, on a page that docs/index.md does not link, on a commit that does not
+exist, and on an address or path of one machine in any file."""
 
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ LINK = re.compile(r"\]\(<?([^)>\s]+)>?(?:\s+\"[^\"]*\")?\)|^\[[^\]]+\]:\s+(\S+)|
 HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$")
 ANCHOR = re.compile(r"<a\s+(?:id|name)=\"([^\"]+)\"")
 FENCE = re.compile(r"^\s*(```+|~~~+)")
+COMMIT = re.compile(r"(?<![\w#/-])(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7}(?![\w/-])")
 
 # Where packages come from is each machine's own setting, and nobody else has these folders.
 FORBIDDEN = {
@@ -35,7 +37,30 @@ def find_problems(root: Path) -> list[Problem]:
         problems += forbidden_text(path, text)
         if path.suffix == ".md":
             problems += dead_links(path, text)
-    return [*problems, *unlisted_pages(root)]
+    return [*problems, *unlisted_pages(root), *unknown_commits(root)]
+
+
+def unknown_commits(root: Path) -> Iterator[Problem]:
+    """Results on our pages name the commit they were measured at; a copy without the history cannot tell."""
+    if _git(root, "rev-parse", "--is-shallow-repository").strip() != "false":
+        return
+    named = {
+        (page, number, match[0])
+        for page in (root / "docs").rglob("*.md")
+        for number, line in enumerate(page.read_text().splitlines(), 1)
+        for match in COMMIT.finditer(line)
+    }
+    commits = sorted({commit for _, _, commit in named})
+    told = _git(root, "cat-file", "--batch-check=%(objecttype)", given="".join(f"{each}\n" for each in commits))
+    kinds = dict(zip(commits, told.splitlines(), strict=True))
+    for page, at, each in sorted(named):
+        if kinds[each] != "commit":
+            yield Problem(page, at, f"no such commit: {each}")
+
+
+def _git(folder: Path, *command: str, given: str = "") -> str:
+    found = subprocess.run(["git", "-C", str(folder), *command], input=given, capture_output=True, text=True)
+    return found.stdout
 
 
 def unlisted_pages(root: Path) -> Iterator[Problem]:

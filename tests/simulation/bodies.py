@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import uuid_utils.compat
+
 from tasklib import Abort, AsyncTaskContext, Retry, Snooze, TaskContext, TaskQueue
 from tests.simulation.control import DURATION
 from tests.simulation.loop import CURRENT
@@ -12,6 +14,7 @@ from tests.simulation.truth import Execution, Truth
 
 LIMITED_AT_ONCE = 2
 RATE = 2.0
+CLEAN_UP_SECONDS = 0.3
 
 
 class Stage:
@@ -101,8 +104,13 @@ async def act(behaviour: str, seconds: float, ctx: TaskContext | AsyncTaskContex
             raise Retry(delay=seconds)
         case "hang":
             await asyncio.sleep(1e6)
+        case "slow end":
+            await _end_slowly(seconds)
         case "stubborn":
             await _refuse_to_stop(seconds)
+        case "submit":
+            await asyncio.sleep(seconds)
+            await _submit_another(execution)
         case "kill" | "kill once" if first or behaviour == "kill":
             await asyncio.sleep(seconds)
             process = CURRENT.get()
@@ -114,6 +122,27 @@ async def act(behaviour: str, seconds: float, ctx: TaskContext | AsyncTaskContex
             await asyncio.sleep(seconds)
             if seconds > 1:
                 ctx.progress(0.5, "half")
+
+
+async def _submit_another(execution: Execution) -> None:
+    """Submit a task: it is there once that is confirmed, or once the transaction is that this one has."""
+    task_id = uuid_utils.compat.uuid7()
+    is_inside = execution.name == "effect"
+    if is_inside:
+        Stage.truth.submitted_inside[str(task_id)] = execution
+    arguments = {"behaviour": "ok", "seconds": 0.05}
+    stored = await execution.process.queue.aenqueue("plain", arguments, id=task_id)
+    if not is_inside:
+        Stage.truth.acknowledge(stored, "plain")
+
+
+async def _end_slowly(seconds: float) -> None:
+    """Clean up for a while when asked to end."""
+    try:
+        await asyncio.sleep(seconds)
+    except asyncio.CancelledError:
+        await asyncio.sleep(CLEAN_UP_SECONDS)
+        raise
 
 
 async def _refuse_to_stop(seconds: float) -> None:

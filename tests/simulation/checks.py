@@ -14,17 +14,17 @@ from tasklib.storage.rows import moment_text
 from tasklib.storage.statement import Statement
 from tests.fixtures.invariants import End, is_end
 from tests.simulation.history import History
+from tests.simulation.limit_checks import LimitChecker
 from tests.simulation.loop import Process
 from tests.simulation.rows import Change, ChangeLog, Row
 from tests.simulation.server import Server
-from tests.simulation.truth import Truth, short
+from tests.simulation.truth import Execution, Truth, short
 from tests.simulation.workflow_checks import WorkflowChecker
 
 MARGIN = 0.92
 """A silence that others measured by clocks which run at most a few percent wrong."""
 GRACE_SECONDS = 1.0
 """How long a process that was frozen may need to notice that it is late."""
-RATE, BURST, TOLERANCE = 2.0, 2.0, 0.05
 KEPT_SECONDS = 10.0
 """How long completed tasks are kept where they are removed at all."""
 CLAIMS = frozenset({"claim_tasks", "claim_plain", "claim_next"})
@@ -60,15 +60,18 @@ class Checker:
     """How many rows each process has changed."""
     counted: dict[Process, Counter[str]] = field(default_factory=dict)
     """How many rows there were in each state when a process had them counted last."""
-    bucket: tuple[float, float, int] = (BURST, 0.0, 0)
-    """Tokens of the rate limit, when they were counted, and how often the clock had stepped."""
+    completed_by: set[int] = field(default_factory=set)
+    """The executions whose results were accepted."""
     ticks: set[tuple[str, str]] = field(default_factory=set)
     workflows: WorkflowChecker = field(init=False)
+    limits: LimitChecker = field(init=False)
     server: Server | None = None
     changes: ChangeLog | None = None
 
     def __post_init__(self) -> None:
         self.workflows = WorkflowChecker(self)
+        self.limits = LimitChecker(self, GRACE_SECONDS)
+        self.truth.on_start = self._check_start
 
     def attach(self, server: Server) -> None:
         """Look at this database from now on."""
@@ -79,6 +82,7 @@ class Checker:
     def committed(self, process: Process, statements: Sequence[Statement]) -> None:
         """After every operation."""
         self._note_life(process, statements)
+        self.limits.committed(statements)
         assert self.changes is not None
         for change in self.changes.take():
             self.changed_by[process] += 1
@@ -173,40 +177,18 @@ class Checker:
         self.claims[new.id, new.version] = Claim(instance, process, self.truth.loop.now)
         if instance not in self.beats:
             self.broken(f"{what} was claimed by an instance that never registered")
-        self._check_limits(new, what)
-        self._check_rate(new, what)
+        self.limits.claimed(new, what)
         self.workflows.claimed(new, what)
 
-    def _check_rate(self, new: Row, what: str) -> None:
-        """By a bucket of our own, which is full after each step of the database's clock."""
-        if new.name != "rated":
-            return
-        assert self.server is not None
-        now, steps = self.truth.loop.now, self.server.clock_steps
-        tokens, then, seen = self.bucket
-        tokens = BURST if steps != seen else min(BURST, tokens + (now - then) * RATE)
-        if tokens < 1 - TOLERANCE:
-            self.broken(f"{what} was claimed although its rate allows {tokens:.2f} now")
-        self.bucket = tokens - 1, now, steps
-
-    def _check_limits(self, new: Row, what: str) -> None:
-        assert self.server is not None
-        for name, paused, most in self.server.connection.execute(
-            "SELECT name, paused_at, max_running FROM tasklib_controls WHERE name IN ('', ?)", (new.name,)
-        ).fetchall():
-            if paused is not None:
-                self.broken(f"{what} was claimed while {name or 'everything'} is paused")
-            running = sum(row.state == "running" and name in ("", row.name) for row in self.rows.values())
-            if most is not None and running > most:
-                self.broken(f"{what} was claimed although {most} of {name or 'all'} run already")
-        if new.concurrency_key is not None:
-            same = [
-                row.id
-                for row in self.rows.values()
-                if row.state == "running" and row.concurrency_key == new.concurrency_key
-            ]
-            if len(same) > 1:
-                self.broken(f"{what} was claimed beside others of its key {new.concurrency_key}")
+    def _check_start(self, execution: Execution) -> None:
+        """A claim is run once, and only while it holds."""
+        what = f"{execution.name} {short(execution.task_id)} v{execution.version}"
+        if len(self.truth.by_claim[execution.task_id, execution.version]) > 1:
+            self.broken(f"{what} is run again under one claim")
+        row = self.rows.get(execution.task_id)
+        holds = row is not None and (row.state, row.version) == ("running", execution.version)
+        if not holds and not execution.is_remote and execution.process.has_run_for(GRACE_SECONDS):
+            self.broken(f"{what} is begun by {execution.process}, which no longer holds it")
 
     def _check_end(self, process: Process, statements: Sequence[Statement], old: Row, new: Row, what: str) -> None:
         if new.version != old.version:
@@ -255,6 +237,7 @@ class Checker:
             self.broken(f"{what} was completed with {number!r}, which no body returned")
             return
         execution = self.truth.executions[number]
+        self.completed_by.add(number)
         if (execution.task_id, execution.version) != (old.id, old.version):
             self.broken(
                 f"{what} v{old.version} was completed by an execution of "
@@ -336,6 +319,11 @@ class Checker:
                 self.broken(f"{what} says {row.attempts} attempts, {self.spent[row.id]} were spent")
             if row.name == "effect":
                 self._check_effects(row, what)
+        for task_id, execution in self.truth.submitted_inside.items():
+            is_there = task_id in stored or task_id in self.removed
+            if is_there != (execution.number in self.completed_by):
+                what = f"{short(task_id)}, submitted in the transaction of {short(execution.task_id)}"
+                self.broken(f"{what} v{execution.version}, is {'there' if is_there else 'not there'}")
 
     def check_ticks(self, schedule: str, every: float) -> None:
         """Of a schedule that makes up for every tick none is missing."""

@@ -21,7 +21,7 @@ from tasklib.worker import worker as worker_module
 from tasklib.worker.execution import child_processes, threads
 from tasklib.worker.upkeep import retention
 from tests.simulation.history import START
-from tests.simulation.loop import VirtualLoop
+from tests.simulation.loop import CURRENT, VirtualLoop
 from tests.simulation.server import EPOCH
 
 
@@ -33,7 +33,7 @@ def controlled(loop: VirtualLoop, seed: int) -> Generator[None]:
     with ExitStack() as stack:
         for target, name, value in (
             (time, "monotonic", loop.time),
-            (time, "time", lambda: EPOCH.timestamp() + loop.now - START),
+            (time, "time", lambda: EPOCH.timestamp() + loop.now - START + _wall_offset()),
             (os, "urandom", numbers.randbytes),
             (uuid_utils.compat, "uuid7", _Ids(loop, numbers).next),
             (worker_module, "_resident_bytes", lambda: None),
@@ -48,6 +48,12 @@ def controlled(loop: VirtualLoop, seed: int) -> Generator[None]:
             yield
         finally:
             random.setstate(before)
+
+
+def _wall_offset() -> float:
+    """By how much the clock on the wall of who asks is wrong."""
+    process = CURRENT.get()
+    return 0.0 if process is None else process.wall_offset
 
 
 class LoopTiming(SystemTiming):

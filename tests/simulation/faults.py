@@ -142,6 +142,12 @@ class Faults:
             self._note(victim[0], f"its clock runs {fault.amount:.3f} times as fast")
             victim[0].drift(fault.amount)
 
+    def _wall_clock_step(self, fault: Fault) -> None:
+        victim = self._world.worker_process(fault.which)
+        if victim is not None:
+            self._note(victim[0], f"its wall clock steps by {fault.amount:.1f} s")
+            victim[0].wall_offset += fault.amount
+
     def _clock_step(self, fault: Fault) -> None:
         self._note("database", f"its clock steps by {fault.amount:.1f} s")
         self._world.server.step_clock(fault.amount)

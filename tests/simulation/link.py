@@ -191,6 +191,8 @@ class Link:
 
     async def arun_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
         """Inside the caller's transaction."""
+        if isinstance(connection, _LentConnection):
+            return await connection.loan.arun(make)
         return enlist(connection, SqliteDialect(), self.clock).run(make())
 
     @contextmanager
@@ -361,11 +363,11 @@ class _LentConnection:
     """The connection as a function sees it: once its transaction was cut off, it is of no use."""
 
     def __init__(self, loan: _Loan) -> None:
-        self._loan = loan
+        self.loan = loan
 
     def execute(self, statement: str, params: Sequence[Any] = ()) -> Any:
         """Run a statement in the transaction."""
-        return self._loan.execute(statement, params)
+        return self.loan.execute(statement, params)
 
 
 class _Loan:

@@ -37,6 +37,10 @@ class Process:
         self.name = name
         self.is_alive = True
         self.is_frozen = False
+        self.queue: Any = None
+        """The queue of its own, if it has one."""
+        self.wall_offset = 0.0
+        """By how much its wall clock is wrong."""
         self.context: Context = copy_context()
         self.context.run(CURRENT.set, self)
         self.on_death: list[Callable[[], None]] = []

@@ -9,7 +9,10 @@ from tasklib import InvalidTransition, StorageError, TaskNotFound, TaskQueue, Un
 from tests.simulation.scenario import Act
 
 NAMES = ("plain", "limited", "keyed", "rated", "effect", "blocking")
-
+KEYS = ((None, None), ("a", None), (None, "keyed"), ("a", "keyed"))
+"""Keys and names of tasks whose limits are set; None is for every other."""
+KEY_LIMITS = (0, 1, 2, None)
+"""0 is unlimited, None what there was before."""
 
 REFUSALS = ("InvalidTransition", "TaskNotFound", "UniqueConflict")
 """Answers that say that nothing was changed."""
@@ -25,8 +28,20 @@ async def act(queue: TaskQueue, what: Act, known: Sequence[str], removed: Sequen
                 await queue.apause(name)
             case "resume":
                 await queue.aresume(name)
+            case "pause everything":
+                await queue.apause()
+            case "resume everything":
+                await queue.aresume()
             case "limit":
                 await queue.aset_concurrency_limit(what.amount, name)
+            case "limit everything":
+                await queue.aset_concurrency_limit(what.amount)
+            case "limit key":
+                await queue.aset_key_limit(KEY_LIMITS[what.amount], *KEYS[what.which % len(KEYS)])
+            case "rate":
+                await queue.aset_rate_limit(what.amount, name)
+            case "rate of everything":
+                await queue.aset_rate_limit(what.amount)
             case "cleanup":
                 return f"{await queue.acleanup(older_than=5.0)} removed"
             case "use an id again":

@@ -29,7 +29,7 @@ from tasklib.worker.recording.finisher import Finisher
 from tasklib.worker.upkeep.heartbeat import Heartbeat
 from tasklib.worker.upkeep.recovery import Recovery
 from tasklib.worker.upkeep.watch import LeaseRenewal
-from tests.simulation import link, planted_workflows
+from tests.simulation import link, planted_controls, planted_workflows
 from tests.simulation.breaking import NO_SELF_FENCE, Bug, both, nothing, replaced, schema, sql
 from tests.simulation.link import Link
 
@@ -150,6 +150,7 @@ BUGS: dict[str, Bug] = {
     "the HTTP service recovers by one look": replaced(Upkeep, "care", _care_and_recover),
     "a heartbeat over HTTP renews nothing": replaced(workers, "renew_held", _renewnothing),
     "no timeout of a task over HTTP is watched": replaced(TimeoutService, "watch", lambda self: None),
+    **planted_controls.BUGS,
     **planted_workflows.BUGS,
 }
 

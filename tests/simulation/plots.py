@@ -24,7 +24,7 @@ FACTS = ("shipped", "paid", "closed")
 SECONDS = (0.0, 0.05, 0.5, 3.0)
 PATIENCE = (None, None, 2.0, 8.0, 25.0)
 FAULTS = ("kill", "kill", "kill", "stop", "freeze", "freeze", "partition", "outage", "storm", "clock step")
-ACTS = ("cancel", "cancel", "retry", "retry", "delete", "prioritize", "cleanup")
+ACTS = ("cancel", "cancel", "retry", "retry", "delete", "prioritize", "cleanup", "limit everything", "pause everything")
 LATE_CHILD = HORIZON + 20.0
 """A child that runs long after all faults, if nobody cancels it."""
 

@@ -18,6 +18,9 @@ LATE = Weather(latency=0.01, late=0.12, lost_notice=0.1)
 FAR = Weather(latency=0.1)
 """Whoever is resumed has done a lot before an answer tells it what happened meanwhile."""
 
+DEAF = Weather(lost_notice=1.0)
+"""No notification arrives."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlan:
@@ -130,14 +133,19 @@ class Scenario:
 
 
 ACTS = (
-    "pause", "resume", "limit", "cleanup", "cancel", "retry", "delete", "prioritize", "use an id again"
+    "pause", "resume", "limit", "cleanup", "cancel", "retry", "delete", "prioritize", "use an id again",
+    "pause everything", "resume everything", "limit everything", "limit key", "rate", "rate of everything",
 )  # fmt: skip
 LIMITED = ("limited", "limited", "rated")
 FAULTS = (
-    "kill", "kill", "stop", "freeze", "freeze", "partition", "outage", "storm", "storm", "drift", "clock step"
+    "kill", "kill", "stop", "freeze", "freeze", "partition", "outage", "storm", "storm", "drift", "clock step",
+    "wall clock step",
 )  # fmt: skip
 REMOTE_FAULTS = ("kill remote", "freeze remote", "freeze remote", "kill service")
-_TROUBLE = ("raise", "raise once", "snooze", "abort", "retry", "hang", "stubborn", "kill", "kill once")
+_TROUBLE = (
+    "raise", "raise once", "snooze", "abort", "retry", "hang", "stubborn", "slow end", "kill", "kill once", "submit",
+    "submit",
+)  # fmt: skip
 
 
 def task_scenario(seed: int) -> Scenario:
@@ -190,7 +198,7 @@ class _Taste:
     """Faults come so soon after the producers have been busy, at most; or at any time."""
     steps: tuple[float, ...] = (-3600.0, -8.0, 7.0, 25.0, 3600.0)
     """By how much the database's clock is set forward."""
-    weathers: tuple[Weather, ...] = (CALM, CALM, DRIZZLE, LATE)
+    weathers: tuple[Weather, ...] = (CALM, CALM, DRIZZLE, LATE, DEAF)
 
 
 def _taste(random: Random) -> _Taste:
@@ -253,7 +261,7 @@ def _frozen_transactions(random: Random) -> _Taste:
         prefetches=(3, 3, None),
         submissions=(10, 20),
         names=("effect",),
-        behaviours=("ok", "ok", "ok", "raise once"),
+        behaviours=("ok", "ok", "ok", "raise once", "submit"),
         task_seconds=(0.0, 0.0, 0.05, 0.5),
         moments=_bursts(random, 2),
         acts=(0, 3),
@@ -288,9 +296,9 @@ def _limits(random: Random) -> _Taste:
     return _Taste(
         remote_workers=random.choice((0, 0, 1)),
         submissions=(10, 20),
-        names=("limited", "rated", "rated"),
-        behaviours=("ok", "ok", "raise once", "retry"),
-        task_seconds=(0.0, 0.5, 3.0),
+        names=random.choice((("limited", "rated", "rated"), ("limited", "keyed", "plain"))),
+        behaviours=("ok", "ok", "raise once", "retry", "slow end"),
+        task_seconds=(0.0, 0.5, 3.0, 8.0),
         moments=_bursts(random, 2),
         has_limits=True,
         acts=(0, 8, 16),
@@ -314,6 +322,8 @@ def _submission(random: Random, taste: _Taste) -> Submission:
     if name == "keyed":
         arguments["key"] = random.choice(("a", "b"))
     options: dict[str, Any] = {"max_retries": random.randint(0, 2), "priority": random.choice((0, 0, 5))}
+    if name == "plain" and random.random() < 0.1:
+        options["concurrency_key"] = "a"
     if arguments["behaviour"] == "hang" or random.random() < 0.1:
         options["timeout_seconds"] = random.choice((1.0, 4.0))
     if random.random() < 0.2:

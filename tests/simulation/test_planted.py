@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +23,14 @@ def test_a_planted_bug_is_found(bug):
         symptom = SYMPTOMS.get(bug, "")
         found = next((seed for seed in range(SEEDS) if _has(seed, symptom)), None)
     assert found is not None, f"{SEEDS} seeds do not notice: {bug}"
+
+
+def test_the_page_about_them_knows_them():
+    page = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text()
+    assert f"{len(BUGS)} in all" in page
+    (table,) = re.findall(r"\| what goes wrong \|.*\n\|-.*\n((?:\|.*\n)+)", page)
+    shown = [line.split("|")[2].strip() for line in table.splitlines()]
+    assert [bug for bug in shown if bug not in BUGS] == []
 
 
 def _has(seed, symptom):

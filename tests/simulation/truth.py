@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -25,6 +25,7 @@ class Execution:
     key: str | None
     process: Process
     started: float
+    is_remote: bool = False
     can_be_stopped: bool = True
     ended: float | None = None
     how: str = "runs"
@@ -50,6 +51,10 @@ class Truth:
     by_claim: dict[tuple[str, int], list[Execution]] = field(default_factory=dict)
     acknowledged: dict[str, str] = field(default_factory=dict)
     """Ids whose submission was confirmed, with the name of the task."""
+    submitted_inside: dict[str, Execution] = field(default_factory=dict)
+    """Ids that executions have submitted in the transactions that complete them."""
+    on_start: Callable[[Execution], None] = lambda _: None
+    _unended: dict[int, Execution] = field(default_factory=dict)
     workflows: Ledger = field(default_factory=Ledger)
 
     @contextmanager
@@ -66,11 +71,14 @@ class Truth:
             key=task.concurrency_key,
             process=process,
             started=self.loop.now,
+            is_remote=is_remote,
             can_be_stopped=not stubborn and not is_remote,
         )
         self.executions.append(execution)
+        self._unended[execution.number] = execution
         self.by_claim.setdefault((execution.task_id, execution.version), []).append(execution)
         self.history.add(process, f"starts {short(task.id)} v{execution.version} {task.name} {dict(task.payload)}")
+        self.on_start(execution)
         try:
             yield execution
             execution.how = "returned"
@@ -80,7 +88,12 @@ class Truth:
         finally:
             if process.is_alive:
                 execution.ended = self.loop.now
+                self._unended.pop(execution.number)
                 self.history.add(process, f"ended  {short(task.id)} v{execution.version} {execution.how}")
+
+    def running(self) -> list[Execution]:
+        """The executions that have not ended."""
+        return [execution for execution in self._unended.values() if execution.is_running]
 
     def acknowledge(self, task_id: UUID, name: str) -> None:
         """A submitter was told that its task is stored."""

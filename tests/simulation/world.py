@@ -208,6 +208,7 @@ class World:
             timing=LoopTiming(self.loop),
         )
         queue._database = link
+        process.queue = queue
         return process, link, queue
 
     def start_worker(self, number: int) -> None:
@@ -353,8 +354,11 @@ class World:
                 self.start_worker(number)
 
     async def _undo_people(self, queue: TaskQueue) -> None:
-        for name in people.NAMES:
+        for name in (None, *people.NAMES):
             await queue.aresume(name)
+        # What changes nothing notifies nobody: whose notification was lost must have found its work by itself.
+        if await queue.aget_rate_limit():
+            await queue.aset_rate_limit(0)
         for schedule in self.scenario.schedules:
             await queue.aremove_schedule(schedule["name"])
 

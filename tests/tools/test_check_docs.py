@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,19 @@ def project(tmp_path: Path) -> Path:
 def messages(project: Path, text: str) -> list[str]:
     (project / "README.md").write_text(text)
     return [problem.message for problem in find_problems(project)]
+
+
+def test_a_commit_that_is_not_in_the_history_is_found(project: Path) -> None:
+    def git(*command: str) -> str:
+        who = ("-c", "user.name=somebody", "-c", "user.email=somebody@example.com")
+        return subprocess.run(["git", *who, *command], cwd=project, check=True, capture_output=True, text=True).stdout
+
+    git("init", "--quiet")
+    git("commit", "--quiet", "--allow-empty", "--message=one")
+    known = git("rev-parse", "--short=7", "HEAD").strip()
+    text = f"# A guide\n\nMeasured at {known}, and at 0ddba11; 1048576 bytes, #0ddba11.\n"
+    (project / "docs/guide.md").write_text(text)
+    assert messages(project, "") == ["no such commit: 0ddba11"]
 
 
 @pytest.mark.parametrize(
