@@ -117,6 +117,11 @@ def dumps_to_show(value: Any) -> str:
     return _core().to_json(value).decode()
 
 
+def size_of(value: Any) -> int:
+    """How many bytes the value takes as JSON text."""
+    return len(_core().to_json(value))
+
+
 def loads_start(text: str) -> Any:
     """What the beginning of a JSON text says; a ValueError if it is not the beginning of JSON."""
     return _core().from_json(text, allow_inf_nan=False, allow_partial="trailing-strings")

@@ -6,9 +6,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 from weakref import WeakSet
 
+from tasklib.core.codec import size_of
 from tasklib.core.task import NewTask, TaskBatch
 
 
@@ -21,8 +23,8 @@ class Sending:
     ids: tuple[str, ...]
     """Of the only one; none for a batch."""
     count: int
-    input_bytes: int | None = None
-    """The length of a single task's input as JSON text, where it is known."""
+    input_bytes: Callable[[], int] | None = None
+    """Tells the length of a single task's input as JSON text."""
 
 
 class Sender(Protocol):
@@ -57,7 +59,9 @@ def headers_from(senders: Sequence[Sender], sending: Sending, stack: ExitStack) 
 def _described(new: Chunk) -> Sending:
     if isinstance(new, TaskBatch):
         return Sending(new.like.name, (), new.count)
-    return Sending(new[0].name, (str(new[0].id),) if len(new) == 1 else (), len(new))
+    if len(new) > 1:
+        return Sending(new[0].name, (), len(new))
+    return Sending(new[0].name, (str(new[0].id),), 1, partial(size_of, new[0].kwargs))
 
 
 def _carrying(new: NewTask, headers: Mapping[str, Any]) -> NewTask:

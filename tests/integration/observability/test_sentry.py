@@ -64,6 +64,8 @@ def test_publish_and_process_are_spans_of_one_trace(queue: TaskQueue, captured: 
     assert publish["trace_id"] == process["trace_id"]
     assert publish["data"]["messaging.message.id"] == process["data"]["messaging.message.id"] == str(task_id)
     assert process["data"]["messaging.destination.name"] == "work"
+    size = len('{"text":""}') + len(PRIVATE)
+    assert publish["data"]["messaging.message.body.size"] == process["data"]["messaging.message.body.size"] == size
     assert process["data"]["messaging.message.retry.count"] == 0
     assert process["data"]["messaging.message.receive.latency"] >= 0
     assert PRIVATE not in repr(captured.events)

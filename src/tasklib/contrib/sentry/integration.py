@@ -14,6 +14,7 @@ from sentry_sdk.utils import event_from_exception
 
 from tasklib.core.calls.middleware import Middleware
 from tasklib.core.calls.signals import Restart, Suspended
+from tasklib.core.codec import size_of
 from tasklib.core.schedule import Plan
 from tasklib.errors import Abort, Retry, Snooze
 from tasklib.queue.instrumentation import Instrumentation, Sending, instrument_queues
@@ -69,6 +70,8 @@ def _publishing(sending: Sending, /) -> Generator[Mapping[str, Any]]:
         span.set_data("messaging.destination.name", sending.name)
         if sending.ids:
             span.set_data("messaging.message.id", sending.ids[0])
+        if sending.input_bytes is not None and span.sampled:
+            span.set_data("messaging.message.body.size", sending.input_bytes())
         if sending.count > 1:
             span.set_data("messaging.batch.message_count", sending.count)
         given = {"sentry-trace": sentry_sdk.get_traceparent(), "baggage": sentry_sdk.get_baggage()}
@@ -99,6 +102,8 @@ class _Reporting(Middleware):
         span.set_data("messaging.destination.name", task.name)
         span.set_data("messaging.message.id", str(task.id))
         span.set_data("messaging.message.retry.count", max(0, ctx.attempt - 1))
+        if span.sampled:
+            span.set_data("messaging.message.body.size", size_of(task.kwargs))
         if task.started_at is not None:
             waited = (task.started_at - (task.next_retry_at or task.scheduled_at)).total_seconds()
             span.set_data("messaging.message.receive.latency", max(0.0, waited * 1000))
