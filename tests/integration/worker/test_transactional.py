@@ -10,6 +10,7 @@ import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -532,7 +533,7 @@ def test_an_attempt_that_lost_its_claim_before_it_began_is_undone(bank: Bank) ->
     definition = bank.queue.registry.get("job")
     assert definition is not None
     caller = Caller(bank.queue, max_result_bytes=1000)
-    call = caller.prepare(definition, task, TaskContext(task.task("gone")))
+    call = caller.prepare(definition, task, SimpleNamespace(context=TaskContext(task.task("gone"))))
 
     assert (call() if bank.kind == "def" else asyncio.run(call())) is COMMITTED
     assert (bank.read(task_id).state, bank.entries()) == ("pending", [])
