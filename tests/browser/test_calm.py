@@ -33,9 +33,12 @@ def test_a_list_stands_still_while_the_pointer_is_in_it(page: Page, site: Site, 
     expect(news).to_have_text("3 new ↑")
     assert [row.get_attribute("title") for row in rows.locator("code.id").all()] == shown
 
-    rows.first.get_by_role("button", name="Retry").click()
+    banner = page.get_by_role("status").filter(has_text="No worker is running")
+    with page.expect_response(lambda answer: "/api/findings" in answer.url and "no_workers" in answer.text()):
+        rows.first.get_by_role("button", name="Retry").click()
     expect(rows.first.get_by_text("Pending")).to_be_visible()
     expect(rows.first.get_by_role("button", name="Cancel"), "nothing else comes under the pointer").to_have_count(0)
+    expect(banner, "and nothing above it moves it").to_have_count(0)
     queue.delete(shown[1])
     expect(page.get_by_text("was deleted.")).to_be_visible()
     news.click()
@@ -43,6 +46,7 @@ def test_a_list_stands_still_while_the_pointer_is_in_it(page: Page, site: Site, 
     expect(news).to_have_count(0)
 
     page.mouse.move(0, 0)
+    expect(banner).to_be_visible()
     page.keyboard.press("j")
     page.keyboard.press("j")
     focused = page.evaluate("document.activeElement.getAttribute('href')")

@@ -96,7 +96,7 @@ def test_types_are_found_among_many_and_one_is_paused_and_resumed(page: Page, si
     page.get_by_role("dialog").get_by_role("button", name="Pause").click()
     expect(page.get_by_role("status").filter(has_text="email.send is paused by anonymous")).to_be_visible()
     assert queue.is_paused("email.send")
-    page.get_by_role("button", name="Resume email.send").click()
+    page.get_by_role("region", name="Types").get_by_role("button", name="Resume email.send").click()
     expect(page.get_by_role("button", name="Pause email.send")).to_be_visible()
     assert not queue.is_paused("email.send")
 

@@ -1,9 +1,11 @@
 /** What holds tasks up and a person should know on every page: pauses, types that nobody works on, workers that are gone. */
 
 import { signal } from "@preact/signals";
+import { useRef } from "preact/hooks";
 import { plural } from "../format";
 import { href, path } from "../router";
 import { Ago, Button } from "./basic";
+import { isRead } from "./calm";
 import { Act, type Finding, useFindings } from "./findings";
 
 /** More alike than these are one banner, until somebody opens it. */
@@ -76,8 +78,9 @@ export function Banners() {
   // The overview says all of this, and more, at its top.
   const wanted = path.value !== "/";
   const found = useFindings(wanted);
+  const told = useStill(found.data?.findings ?? []);
   if (!wanted) return null;
-  const all = found.data?.findings.filter((each) => !dismissed.value.includes(keyOf(each))) ?? [];
+  const all = told.filter((each) => !dismissed.value.includes(keyOf(each)));
   return (
     <>
       {Object.keys(TOLD).map((code) => {
@@ -87,4 +90,12 @@ export function Banners() {
       })}
     </>
   );
+}
+
+/** What comes and goes by itself does so when no list below is being read; what a person did is shown at once. */
+function useStill(findings: Finding[]): Finding[] {
+  const shown = useRef<Finding[]>([]);
+  const isDone = (each: Finding): boolean => each.code === "paused";
+  shown.current = isRead.value ? [...shown.current.filter((each) => !isDone(each)), ...findings.filter(isDone)] : findings;
+  return shown.current;
 }

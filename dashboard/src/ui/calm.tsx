@@ -1,9 +1,13 @@
 /** A list that stands still while a pointer, the focus or a selection is in it: what is about to be pressed stays. */
 
+import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { count } from "../format";
 import { Button } from "./basic";
+
+/** Whether a pointer or the focus is in such a list: what comes by itself above it waits, or would move it. */
+export const isRead = signal(false);
 
 interface Calm<T> {
   /** The entries in the order in which they stand; each as it is now. */
@@ -28,6 +32,10 @@ interface Held<T> {
 export function useCalm<T>(key: string, items: T[], idOf: (item: T) => string, pinned = false): Calm<T> {
   const [inside, setInside] = useState(false);
   const [, thawed] = useState(0);
+  useEffect(() => {
+    isRead.value = inside;
+    return () => void (isRead.value = false);
+  }, [inside]);
   const box = useRef<HTMLDivElement>(null);
   const held = useRef<Held<T> | null>(null);
   const latest = new Map(items.map((item) => [idOf(item), item]));
