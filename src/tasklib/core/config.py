@@ -8,6 +8,7 @@ from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, Self
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
+from tasklib.core.numbers import is_number, is_whole
 from tasklib.core.redaction import DEFAULT_KEYS, redact_url_error
 from tasklib.core.redaction import redact_url as redact_url
 from tasklib.core.retention import is_retention
@@ -37,11 +38,7 @@ def _setting(default: Any, check: Callable[[Any], bool], rule: str) -> Any:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and -1e10 < value < 1e10
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return is_number(value) and -1e10 < value < 1e10
 
 
 def _seconds(default: float | None) -> Any:
@@ -54,7 +51,7 @@ def _flag(default: bool) -> Any:
 
 
 def _bytes(default: int) -> Any:
-    return _setting(default, lambda v: _whole(v) and v > 0, "a whole number of bytes above 0")
+    return _setting(default, lambda v: is_whole(v) and v > 0, "a whole number of bytes above 0")
 
 
 def _is_schema_name(value: Any) -> bool:
@@ -74,7 +71,7 @@ class Config:
     """
 
     database_url: str = _setting("", lambda v: isinstance(v, str), "a URL")
-    max_retries: int = _setting(3, lambda v: _whole(v) and 0 <= v < 2**31 - 1, "a whole number, 0 or more")
+    max_retries: int = _setting(3, lambda v: is_whole(v) and 0 <= v < 2**31 - 1, "a whole number, 0 or more")
     base_retry_delay_seconds: float = _setting(5.0, lambda v: _number(v) and v >= 0, "a number of seconds, 0 or more")
     retry_backoff_multiplier: float = _setting(2.0, lambda v: _number(v) and v >= 1, "a number, 1 or more")
     lock_timeout_seconds: float = _seconds(600)
@@ -89,7 +86,7 @@ class Config:
     poll_interval_seconds: float = _seconds(1.0)
     db_schema: str | None = _setting(None, _is_schema_name, "a PostgreSQL schema name, or None")
     auto_migrate: bool = _flag(True)
-    pool_size: int = _setting(10, lambda v: _whole(v) and v > 0, "a whole number above 0")
+    pool_size: int = _setting(10, lambda v: is_whole(v) and v > 0, "a whole number above 0")
     connect_timeout_seconds: float = _seconds(10.0)
     busy_timeout_seconds: float = _seconds(10.0)
     max_payload_bytes: int = _bytes(1 << 20)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 
+from tasklib.core.codec import is_storable
+from tasklib.core.numbers import is_number, is_whole
 from tasklib.errors import ConfigurationError
 
 MAX_BUDGET_NAME: Final = 200
@@ -16,22 +18,14 @@ MAX_BUDGET_NAME: Final = 200
 
 def check_budget(name: Any) -> str:
     """The name of a budget, if it can be one."""
-    if not isinstance(name, str) or not 0 < len(name) <= MAX_BUDGET_NAME or "\0" in name or not _is_unicode(name):
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_BUDGET_NAME or not is_storable(name):
         raise ConfigurationError(f"a budget's name is a text of 1 to {MAX_BUDGET_NAME} characters, got {name!r}")
     return name
 
 
 def is_amount(value: Any) -> bool:
     """Whether it is a number of tokens: finite, 0 or more."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return is_number(value) and 0 <= value < 1e15
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +88,7 @@ class TokenBucket:
     """Starts `rate` tasks a second; what is not used fills up to one second's worth, and at least one."""
 
     def __init__(self, rate: Any, clock: Callable[[], float] = time.monotonic) -> None:
-        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate < 1e9:
+        if not is_number(rate) or not 0 < rate < 1e9:
             raise ConfigurationError(f"a rate limit is a number of tasks per second above 0, got {rate!r}")
         self.rate = float(rate)
         self.capacity = max(1.0, self.rate)
@@ -155,7 +149,7 @@ class LocalLimits:
 
     def set_count(self, name: str, count: Any) -> None:
         """Run at most so many tasks of the name, a whole number, at once."""
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        if not is_whole(count) or count < 1:
             raise ConfigurationError(f"a worker count is a whole number, 1 or more, got {count!r}")
         self._counts = {**self._counts, name: count}
 

@@ -10,6 +10,7 @@ from itertools import chain, islice
 from typing import Any, Literal, Self, get_args
 from uuid import UUID
 
+from tasklib.core.numbers import is_number
 from tasklib.core.time.clock import require_aware
 from tasklib.errors import ConfigurationError
 
@@ -331,7 +332,7 @@ def _cron_until(plan: Plan, after: datetime, until: datetime) -> Iterator[dateti
 
 
 def _is_seconds(value: Any, least: float) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value < 1e9
+    return is_number(value) and least <= value < 1e9
 
 
 def _check_choice(schedule: str, what: str, value: Any, choices: tuple[str, ...]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, Self, TypeAlias, TypedDict, cast, get_args
 
 from tasklib.core.codec import plain, shown
+from tasklib.core.numbers import is_number, is_whole
 from tasklib.core.retry import RetryPolicy
 from tasklib.core.texts.suggestion import did_you_mean
 from tasklib.errors import Abort, ConfigurationError, InvalidPayload, ResultError
@@ -215,7 +216,7 @@ def _as_tags(value: Any) -> Any:
 
 
 def _is_whole(value: Any, least: int, most: int = MAX_INTEGER) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+    return is_whole(value) and least <= value <= most
 
 
 def _is_part(value: Any) -> bool:
@@ -224,11 +225,11 @@ def _is_part(value: Any) -> bool:
 
 
 def _is_number(value: Any, least: float) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value < 1e9
+    return is_number(value) and least <= value < 1e9
 
 
 def _is_seconds(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e10
+    return is_number(value) and 0 < value < 1e10
 
 
 def _are_errors(value: Any) -> bool:

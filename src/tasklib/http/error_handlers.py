@@ -14,6 +14,7 @@ from starlette.routing import Match
 
 from tasklib import errors
 from tasklib.core.codec import MAX_DEPTH
+from tasklib.core.numbers import is_number
 from tasklib.http.errors import RETRY_AFTER_SECONDS, Refused, phrase, problem
 from tasklib.http.parts import parts_of
 from tasklib.service.creation import KeyTaken
@@ -152,9 +153,8 @@ def _description(request: Request) -> str:
 def _got(error: Mapping[str, Any]) -> str:
     """The value at fault, where it is a number or part of the URL: neither is secret."""
     value = error["input"]
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
     is_asked = error["loc"][0] == "query" and isinstance(value, str) and error["type"] != "value_error"
-    return f", got {str(value)[:100]}" if is_number or is_asked else ""
+    return f", got {str(value)[:100]}" if is_number(value) or is_asked else ""
 
 
 def _detail(request: Request, error: Exception) -> str:

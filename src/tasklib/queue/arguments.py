@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Final, TypedDict
 from uuid import UUID
 
+from tasklib.core.numbers import is_number, is_whole
 from tasklib.core.queue_info import TaskFilter
 from tasklib.core.task import TaskState
 from tasklib.core.texts.search_text import path_of, read_search, text_of
@@ -95,8 +96,8 @@ def is_rate(value: Any, *, above: float | None = None) -> bool:
 
     One task in weeks is a pause, not a rate; and a number that PostgreSQL cannot compute with would stop every worker.
     """
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and (value == 0 or SLOWEST_RATE <= value < 1e9) and (above is None or value > above)
+    possible = is_number(value) and (value == 0 or SLOWEST_RATE <= value < 1e9)
+    return possible and (above is None or value > above)
 
 
 def check_pace(rate: float | None) -> float | None:
@@ -108,13 +109,13 @@ def check_pace(rate: float | None) -> float | None:
 
 def check_whole(name: str, value: Any) -> int:
     """The number itself, if it is whole, not negative and fits an integer column."""
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31:
+    if not is_whole(value) or not 0 <= value < 2**31:
         raise ConfigurationError(f"{name} must be a whole number, 0 or more, got {value!r}")
     return value
 
 
 def check_priority(value: Any) -> int:
     """The number itself, if it is whole and fits an integer column."""
-    if not isinstance(value, int) or isinstance(value, bool) or not -(2**31) <= value < 2**31:
+    if not is_whole(value) or not -(2**31) <= value < 2**31:
         raise ConfigurationError(f"a priority is a whole number that fits 32 bits, got {value!r}")
     return value

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Generator
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from uuid import UUID
 
+from tasklib.core.numbers import is_number
 from tasklib.core.task import Task
 from tasklib.core.time.timing import Timing
 from tasklib.errors import ConfigurationError, TaskNotFound, WaitTimeout
@@ -91,13 +92,9 @@ def _refuse_to_block_a_worker(queue: QueueBase) -> None:
         )
 
 
-def _is_timeout(value: Any) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
-
-
 def _wait(timing: Timing, task_id: UUID, timeout: float | None) -> Steps:
     """Reads to make and seconds to wait until the task is finished; a notification ends a wait early."""
-    if not _is_timeout(timeout):
+    if timeout is not None and not is_number(timeout):
         raise ConfigurationError(f"timeout is a number of seconds, or None to wait without an end; got {timeout!r}")
     deadline = None if timeout is None else timing.monotonic() + timeout
     look: Look = lambda: watch_task(task_id)  # noqa: E731

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, TypedDict
 from uuid import UUID
 
+from tasklib.core.numbers import is_number, is_whole
 from tasklib.core.task import OnConflict
 from tasklib.core.time.clock import require_aware
 from tasklib.definition import KEY_RULE, is_key
@@ -101,7 +102,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
 
 
 def _is_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and -(2**31) <= value < 2**31
+    return is_whole(value) and -(2**31) <= value < 2**31
 
 
 _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
@@ -110,10 +111,7 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "priority": (_is_integer, "a whole number that fits 32 bits"),
     "tags": (lambda v: isinstance(v, Mapping), "a mapping of names to JSON values"),
     "max_retries": (lambda v: _is_integer(v) and v >= 0, "a whole number, 0 or more"),
-    "timeout_seconds": (
-        lambda v: isinstance(v, int | float) and not isinstance(v, bool) and 0 < v < 1e9,
-        "a number of seconds above 0",
-    ),
+    "timeout_seconds": (lambda v: is_number(v) and 0 < v < 1e9, "a number of seconds above 0"),
     "unique_key": (is_key, KEY_RULE),
     "on_conflict": (lambda v: v in ("return", "raise", "replace"), "'return', 'raise' or 'replace'"),
     "concurrency_key": (is_key, KEY_RULE),

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from tasklib.core.limits import LocalLimits
+from tasklib.core.numbers import is_number, is_whole
 from tasklib.errors import ConfigurationError
 
 
@@ -58,11 +59,11 @@ class WorkerSettings:
 
 
 def _is_count(value: Any, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+    return is_whole(value) and value >= least
 
 
 def _is_seconds(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9
+    return is_number(value) and 0 <= value < 1e9
 
 
 def _are_names(value: Any) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from tasklib.core.calls.resources import WorkerState
 from tasklib.core.calls.steps import AsyncStepCalls, StepCalls, Workflow
 from tasklib.core.calls.task_logger import Recorder, TaskLogger, fitting
+from tasklib.core.numbers import is_number
 from tasklib.core.redaction import Texts
 from tasklib.core.task import Task
 from tasklib.errors import ConfigurationError, ContextError
@@ -330,7 +331,7 @@ class StepContext(TaskContext):
 
 
 def _checked_fraction(fraction: Any) -> float:
-    if isinstance(fraction, int | float) and not isinstance(fraction, bool):
+    if is_number(fraction):
         # A sum of tenths may end a hair beyond 1.
         clamped = min(max(float(fraction), 0.0), 1.0)
         if abs(clamped - fraction) < 1e-9:

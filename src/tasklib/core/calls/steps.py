@@ -13,6 +13,7 @@ from typing import Any, Final, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, 
 from tasklib.core.calls.groups import Group
 from tasklib.core.calls.signature import explains_wrong_calls, shows_options
 from tasklib.core.codec import is_storable
+from tasklib.core.numbers import is_number, is_whole
 from tasklib.errors import ConfigurationError
 
 P = ParamSpec("P")
@@ -26,12 +27,8 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and 0 < len(value) <= MAX_KEY and is_storable(value)
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
 def _is_seconds(value: Any, least: float) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value < 1e9
+    return is_number(value) and least <= value < 1e9
 
 
 class StepKeywords(TypedDict, total=False):
@@ -64,7 +61,7 @@ class StepOptions:
                 raise ConfigurationError(f"the {what} of a step is a text of 1 to {MAX_KEY} characters, got {text!r}")
         if not isinstance(self.transactional, bool):
             raise ConfigurationError(f"transactional of a step is True or False, got {self.transactional!r}")
-        if not _is_count(self.retries):
+        if not is_whole(self.retries) or self.retries < 0:
             raise ConfigurationError(f"retries of a step is a whole number, 0 or more, got {self.retries!r}")
         if not _is_seconds(self.delay_seconds, least=0):
             raise ConfigurationError(f"delay_seconds of a step is a number, 0 or more, got {self.delay_seconds!r}")

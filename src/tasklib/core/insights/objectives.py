@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Final, Literal, cast, get_args
 
 from tasklib.core.insights.histogram import share_within
+from tasklib.core.numbers import is_number
 from tasklib.errors import ConfigurationError
 
 Kind = Literal["wait", "run"]
@@ -53,7 +54,7 @@ def check_objective(
 
 
 def _is_between(value: object, least: float, most: float) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
+    return is_number(value) and least <= value <= most
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from tasklib.core.codec import MASK
+from tasklib.core.numbers import is_number
 from tasklib.core.redaction.keys import SecretKeys, secret_keys
 from tasklib.core.redaction.search import SecretSearch, Span
 from tasklib.core.redaction.urls import password_in
@@ -65,7 +66,7 @@ class Texts:
             return {self.text(str(key)): self.everywhere(entry) for key, entry in _items(value)}
         if isinstance(value, list | tuple):
             return [self.everywhere(entry) for entry in cast("Sequence[Any]", value)]
-        if isinstance(value, int | float) and not isinstance(value, bool) and self._search:
+        if is_number(value) and self._search:
             return value if self.text(written := str(value)) == written else MASK
         return value
 

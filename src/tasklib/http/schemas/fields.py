@@ -19,6 +19,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from tasklib.core.codec import plain
+from tasklib.core.numbers import is_number
 from tasklib.definition import KEY_RULE, is_key
 
 INT32 = 2**31 - 1
@@ -82,7 +83,7 @@ def _moment(value: datetime) -> datetime:
 
 def check_number(value: Any) -> Any:
     """The value itself if it is a number; JSON's true is not 1."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not is_number(value):
         raise ValueError("must be a number")
     return value
 

@@ -14,6 +14,7 @@ from tasklib.core.calls.current import current_context
 from tasklib.core.calls.import_guard import refuse_while_loading
 from tasklib.core.calls.signature import shows_options
 from tasklib.core.codec import plain
+from tasklib.core.numbers import is_whole
 from tasklib.core.redaction import SECRETS_HEADER
 from tasklib.core.task import SUBMITTER_HEADER, NewTask, TaskBatch
 from tasklib.core.task_id import TaskId, TaskIds
@@ -218,7 +219,7 @@ def _log_stored(new: Chunk, stored: Stored) -> None:
 
 
 def _attempts(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+    if not is_whole(value) or value < 1:
         raise ConfigurationError(f"max_attempts must be a whole number, 1 or more, got {value!r}")
     return value
 

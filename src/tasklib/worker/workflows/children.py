@@ -13,6 +13,7 @@ from tasklib.core.calls.groups import Group
 from tasklib.core.calls.steps import StepOptions
 from tasklib.core.codec import dumps
 from tasklib.core.member_ids import member_id, new_group_id
+from tasklib.core.numbers import is_whole
 from tasklib.core.task import NewTask
 from tasklib.errors import ConfigurationError, TaskFailed, WaitTimeout, seconds_of
 from tasklib.queue.groups import StoredResults
@@ -60,7 +61,7 @@ class ChildLogic(History):
             raise ConfigurationError(f"ctx.map takes a task and its inputs, got {task!r}")
         if not isinstance(inputs, Iterable):
             raise ConfigurationError(f"ctx.map takes mappings of arguments, one for each child, got {inputs!r}")
-        if max_failures is not None and not _is_count(max_failures):
+        if max_failures is not None and not (is_whole(max_failures) and max_failures >= 0):
             raise ConfigurationError(f"max_failures is a whole number, 0 or more, or None, got {max_failures!r}")
         submitter: Submitter[Any, Any] = task
         seconds = None if timeout_seconds is None else seconds_of(timeout_seconds)
@@ -211,10 +212,6 @@ def not_completed(key: str, error: Mapping[str, Any]) -> Exception:
     failed = TaskFailed(ended, is_group=not child)
     failed.step = key
     return failed
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _without_key(new: NewTask) -> NewTask:
