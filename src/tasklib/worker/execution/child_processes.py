@@ -6,23 +6,22 @@ Child processes are started when needed, reused, and replaced after so many task
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tasklib.core.lifecycle import Ending
 from tasklib.core.outcome import Completion
 from tasklib.definition import Definition
-from tasklib.errors import ConfigurationError, NotInitialized, ProcessNotReady, TaskDefinitionError
+from tasklib.errors import ConfigurationError, ProcessNotReady, TaskDefinitionError
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.attempt import Attempt, AttemptRunner, Ended, Executor, StopReason
 from tasklib.worker.execution.call import Committed
-from tasklib.worker.execution.processes.child import STOP_SECONDS, TERM_SECONDS, Child, Job
-from tasklib.worker.execution.processes.import_path import Address, address_of, is_importable, surroundings
-from tasklib.worker.execution.processes.log_forwarding import levels_here
+from tasklib.worker.execution.processes.child import STOP_SECONDS, Child, Job
+from tasklib.worker.execution.processes.import_path import Address, address_of, is_importable
+from tasklib.worker.execution.processes.introduction import Introduction, is_in_memory
 from tasklib.worker.execution.processes.orphan_killer import OrphanKiller
+from tasklib.worker.execution.processes.os_process import TERM_SECONDS
 from tasklib.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -46,8 +45,7 @@ class ChildProcesses(Executor):
     def __init__(self, queue: TaskQueue, settings: WorkerSettings, worker_id: str) -> None:
         self._queue = queue
         self._settings = settings
-        self._worker_id = worker_id
-        self._folder = _current_folder()
+        self._introduction = Introduction(queue, settings, worker_id)
         self._orphan_killer = OrphanKiller()
         self._children: set[Child] = set()
         self._idle: list[Child] = []
@@ -72,7 +70,7 @@ class ChildProcesses(Executor):
             return True
         if task.lost_count == 0 or definition.name in self._unloadable:
             return False
-        return is_importable(definition) and not (definition.options.transactional and self._is_in_memory)
+        return is_importable(definition) and not (definition.options.transactional and is_in_memory(self._queue))
 
     def has_room(self, attempt: Attempt) -> bool:
         """Very short tasks may be sent ahead to a busy child."""
@@ -233,7 +231,7 @@ class ChildProcesses(Executor):
             if not self._idle:
                 return None
             self._idle.pop(0).leave()
-        child = Child(self._introduction(limit), self._orphan_killer, self)
+        child = Child(self._introduction.message(limit), self._orphan_killer, self)
         self._children.add(child)
         return child
 
@@ -259,22 +257,10 @@ class ChildProcesses(Executor):
         """How many tasks of a name a child may be given at once."""
         return min(MAX_AHEAD, int(AHEAD_SECONDS / max(self._durations.get(name, AHEAD_SECONDS), 1e-5)))
 
-    def _introduction(self, memory_limit_mb: int | None) -> dict[str, Any]:
-        """What a child process must know so that tasks find the same environment as in this process."""
-        return {
-            **surroundings(self._queue, self._settings.modules),
-            "folder": self._folder,
-            "config": dataclasses.asdict(self._queue.config),
-            "is_default": self._is_default and not self._is_in_memory,
-            "worker_id": self._worker_id,
-            "memory_limit_mb": memory_limit_mb,
-            "log_levels": levels_here(),
-        }
-
     def _address(self, definition: Definition) -> Address:
         if definition not in self._addresses:
             self._addresses[definition] = address_of(definition)
-        if definition.options.transactional and self._is_in_memory:
+        if definition.options.transactional and is_in_memory(self._queue):
             raise ConfigurationError(
                 f"task {definition.name!r} is transactional and runs in a child process, which cannot reach a database "
                 "in this process's memory; use a SQLite file or PostgreSQL"
@@ -283,25 +269,3 @@ class ChildProcesses(Executor):
 
     def _memory_limit(self, definition: Definition) -> int | None:
         return definition.options.memory_limit_mb or self._settings.memory_limit_mb
-
-    @property
-    def _is_in_memory(self) -> bool:
-        return self._queue.config.is_sqlite and getattr(self._queue.database, "path", None) is None
-
-    @property
-    def _is_default(self) -> bool:
-        from tasklib.queue.default import default_queue
-
-        try:
-            return default_queue().registry is self._queue.registry
-        except NotInitialized:
-            return False
-
-
-def _current_folder() -> str | None:
-    """The folder in which the worker starts.  Children start there too, even if a task has called `os.chdir` since: the
-    program that they import may name its database or other files relative to it."""
-    try:
-        return os.getcwd()
-    except FileNotFoundError:  # it was removed
-        return None

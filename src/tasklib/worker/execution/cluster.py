@@ -8,7 +8,6 @@ body, ends one, and reports what comes back, from any thread.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import importlib
 import logging
 import random
@@ -25,8 +24,9 @@ from tasklib.definition import Definition
 from tasklib.errors import ConfigurationError, ProcessDied, ProcessNotReady, Snooze, TaskDefinitionError
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.attempt import Attempt, AttemptRunner, Ended, Executor, StopReason
-from tasklib.worker.execution.processes.import_path import Address, address_of, is_importable, surroundings
-from tasklib.worker.execution.processes.log_forwarding import levels_here, show
+from tasklib.worker.execution.processes.import_path import Address, address_of, is_importable
+from tasklib.worker.execution.processes.introduction import Introduction
+from tasklib.worker.execution.processes.log_forwarding import show
 from tasklib.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 ENGINES: Final = ("dask", "ray")
 PREFIX: Final = "tasklib-"
 """The prefix of the keys of all bodies, of every worker."""
-PUT_OFF_SECONDS: Final = 5.0
+POSTPONE_SECONDS: Final = 5.0
 """About how long a task is postponed whose engine cannot be reached; no attempt is spent."""
 FORCE_SECONDS: Final = 3.0
 """How long a body may take to end after it was asked to, before the engine ends the process around it."""
@@ -83,7 +83,7 @@ class ClusterExecutor(Executor):
         """The engine's address; None: as in the engine's own settings."""
         self._queue = queue
         self._settings = settings
-        self._worker_id = worker_id
+        self._introduction = Introduction(queue, settings, worker_id)
         self._takes_all = settings.executor == self.engine
         self._bodies: dict[str, Body] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -93,6 +93,7 @@ class ClusterExecutor(Executor):
         self._was_connected = False
         self._runner: AttemptRunner | None = None
         self.introduction: dict[str, Any] = {}
+        """The first message to each child process on a node."""
 
     def connect(self) -> None:
         """Reach the engine, or raise; in a thread."""
@@ -207,14 +208,14 @@ class ClusterExecutor(Executor):
 
     async def _connect(self) -> None:
         """Connect and send what waits, or postpone it."""
-        self.introduction = self._introduce()
+        self.introduction = self._introduction.message()
         try:
             await asyncio.to_thread(self._connect_anew)
         except Exception as error:  # noqa: BLE001  engines raise whatever they like
-            log.warning("cannot reach %s, tasks for it are put off: %s", self.engine, summary(str(error)) or error)
+            log.warning("cannot reach %s, its tasks are postponed: %s", self.engine, summary(str(error)) or error)
             for body in self._unsent():
-                put_off = Snooze(delay=PUT_OFF_SECONDS * random.uniform(0.5, 1.5))
-                self._end(body, body.attempt.raised(put_off))
+                postponed = Snooze(delay=POSTPONE_SECONDS * random.uniform(0.5, 1.5))
+                self._end(body, body.attempt.raised(postponed))
         else:
             self._is_connected = True
             if self._looking is None and self._takes_all:
@@ -347,29 +348,6 @@ class ClusterExecutor(Executor):
                 log.warning("%s could not end task %s: %s", self.engine, body.attempt.task.id, error)
 
         asyncio.get_running_loop().run_in_executor(None, do)
-
-    def _introduce(self) -> dict[str, Any]:
-        """What a child process on a node must know so that tasks find the same environment as in this process."""
-        import os
-
-        return {
-            **surroundings(self._queue, self._settings.modules),
-            "folder": os.getcwd(),
-            "config": dataclasses.asdict(self._queue.config),
-            "is_default": self._is_default(),
-            "worker_id": self._worker_id,
-            "memory_limit_mb": None,
-            "log_levels": levels_here(),
-        }
-
-    def _is_default(self) -> bool:
-        from tasklib.errors import NotInitialized
-        from tasklib.queue.default import default_queue
-
-        try:
-            return default_queue().registry is self._queue.registry
-        except NotInitialized:
-            return False
 
 
 def cluster_executors(queue: TaskQueue, settings: WorkerSettings, worker_id: str) -> tuple[ClusterExecutor, ...]:

@@ -26,12 +26,10 @@ from tasklib.worker.execution.call import COMMITTED
 from tasklib.worker.execution.processes.import_path import Address
 from tasklib.worker.execution.processes.log_forwarding import show
 from tasklib.worker.execution.processes.orphan_killer import OrphanKiller
-from tasklib.worker.execution.processes.os_process import Death, OsProcess
+from tasklib.worker.execution.processes.os_process import TERM_SECONDS, Death, OsProcess
 from tasklib.worker.messages import RECALL, Channel
 from tasklib.worker.workflows.effects import Ask
 
-TERM_SECONDS = 1.0
-"""How long a child may take to end after SIGTERM, before it is killed."""
 LOAD_SECONDS = 60.0
 """How long a child may take to import a task."""
 STOP_SECONDS = 5.0
@@ -120,7 +118,7 @@ class Child:
         self._lifeline.setblocking(False)
         try:
             ends = (theirs.fileno(), their_lifeline.fileno())
-            self._process = OsProcess("tasklib.worker.execution.processes.child_main", ends, orphan_killer, self)
+            self._process = OsProcess(ends, orphan_killer, self)
         except OSError:  # no process can be started now
             work.close()
             self._lifeline.close()

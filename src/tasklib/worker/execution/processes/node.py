@@ -21,14 +21,11 @@ from typing import Any, Final
 from tasklib.core.codec import dumps
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.processes.orphan_killer import OrphanKiller
-from tasklib.worker.execution.processes.os_process import PACKAGES, Death
+from tasklib.worker.execution.processes.os_process import TERM_SECONDS, Death, start_child
 from tasklib.worker.messages import Channel
 
-TERM_SECONDS: Final = 1.0
-"""How long a child may take to end after SIGTERM, before it is killed."""
 LOOK_SECONDS: Final = 0.1
 """How often to check whether the task must end."""
-CHILD: Final = "tasklib.worker.execution.processes.child_main"
 
 Message = list[Any]
 Job = Sequence[Any]
@@ -83,16 +80,8 @@ class NodeChild:
         self._loaded: set[str] = set()
         work, theirs = socket.socketpair()
         self._lifeline, their_lifeline = socket.socketpair()
-        path = os.environ.get("PYTHONPATH")
-        ends = (theirs.fileno(), their_lifeline.fileno())
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", CHILD, *map(str, ends), str(os.getpid())],
-                stdin=subprocess.DEVNULL,
-                pass_fds=ends,
-                start_new_session=True,
-                env={**os.environ, "PYTHONPATH": PACKAGES + (os.pathsep + path if path else "")},
-            )
+            self._process = start_child((theirs.fileno(), their_lifeline.fileno()))
         finally:
             theirs.close()
             their_lifeline.close()

@@ -17,7 +17,11 @@ from tasklib.worker.execution.processes.orphan_killer import OrphanKiller
 
 POLL_SECONDS = 0.02
 RSS_UNIT = 1 if sys.platform == "darwin" else 1024
+CHILD = "tasklib.worker.execution.processes.child_main"
+"""The main program of a child process."""
 PACKAGES = str(Path(__file__).parents[4])
+TERM_SECONDS = 1.0
+"""How long a child may take to end after SIGTERM, before it is killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,26 +76,13 @@ class ProcessOwner(Protocol):
 class OsProcess:
     """A fresh interpreter in a session of its own, so that it and all it starts can be signalled together."""
 
-    def __init__(
-        self, module: str, descriptors: Sequence[int], orphan_killer: OrphanKiller, owner: ProcessOwner
-    ) -> None:
+    def __init__(self, descriptors: Sequence[int], orphan_killer: OrphanKiller, owner: ProcessOwner) -> None:
         self._orphan_killer = orphan_killer
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._is_over = False
         self._pidfd = -1
-        path = os.environ.get("PYTHONPATH")
-        # In this thread, because the kernel ends the child with the thread that has started it.  With -P, because
-        # a file of the program, say queue.py, must not shadow Python's own before sys.path is set.
-        self._process = Popen(
-            [sys.executable, "-P", "-m", module, *map(str, descriptors), str(os.getpid())],
-            stdin=DEVNULL,
-            stdout=_stderr(),
-            stderr=_stderr(),
-            pass_fds=descriptors,
-            start_new_session=True,
-            env={**os.environ, "PYTHONPATH": PACKAGES + (os.pathsep + path if path else "")},
-        )
+        self._process = start_child(descriptors, output=_stderr())
         orphan_killer.watch(self.pid)
         if sys.platform == "linux":
             with suppress(OSError):  # a kernel before 5.3
@@ -156,6 +147,24 @@ class OsProcess:
 
 
 _FAULTS = frozenset({"SIGSEGV", "SIGBUS", "SIGABRT", "SIGILL", "SIGFPE", "SIGTRAP", "SIGSYS"})
+
+
+def start_child(descriptors: Sequence[int], *, output: int | None = None) -> Popen[bytes]:
+    """Start a child process that inherits these descriptors, and writes to `output` instead of to this process's own.
+
+    The kernel ends it with the thread that calls this.
+    """
+    path = os.environ.get("PYTHONPATH")
+    return Popen(
+        # With -P, because a file of the program, say queue.py, must not shadow Python's own before sys.path is set.
+        [sys.executable, "-P", "-m", CHILD, *map(str, descriptors), str(os.getpid())],
+        stdin=DEVNULL,
+        stdout=output,
+        stderr=output,
+        pass_fds=descriptors,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": PACKAGES + (os.pathsep + path if path else "")},
+    )
 
 
 def _stderr() -> int:
