@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import random
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from enum import Enum
@@ -21,7 +20,7 @@ from tasklib.core.codec import encode_result
 from tasklib.core.outcome import completed
 from tasklib.core.time.timing import Timing
 from tasklib.definition import Definition
-from tasklib.errors import ClaimLost, DatabaseBusy, DatabaseUnavailable, Snooze
+from tasklib.errors import ClaimLost, DatabaseBusy, DatabaseUnavailable
 from tasklib.storage.database import Database
 from tasklib.storage.operations.attempts import complete_tasks
 from tasklib.storage.rows import ClaimedTask
@@ -32,7 +31,7 @@ from tasklib.worker.execution.dependencies import (
     with_dependencies,
     with_dependencies_async,
 )
-from tasklib.worker.workflows.drivers import joined
+from tasklib.worker.workflows.drivers import joined, not_begun
 
 
 class Committed(Enum):
@@ -43,8 +42,6 @@ class Committed(Enum):
 
 
 COMMITTED: Final = Committed.COMMITTED
-PUT_OFF_SECONDS = 1.0
-"""About how long an attempt is postponed whose transaction could not begin."""
 
 log = logging.getLogger("tasklib.worker")
 
@@ -185,7 +182,7 @@ class _TransactionalCall:
             log.warning(
                 "task %s is postponed, its transaction cannot begin: %s", task.id, error, extra={"task_id": task.id}
             )
-            raise Snooze(delay=PUT_OFF_SECONDS * random.uniform(0.5, 1.5)) from error
+            raise not_begun(error) from error
         return False
 
 

@@ -7,7 +7,7 @@ import inspect
 import random
 import threading
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -25,14 +25,14 @@ from tasklib.storage.database import Database, Transaction
 from tasklib.worker.workflows.effects import Ask, Call, Effect, Logic, Park, Rest, T, Transact
 from tasklib.worker.workflows.engine import Engine
 from tasklib.worker.workflows.journal import StepJournal
-from tasklib.worker.workflows.step_threads import call_within, start_thread
+from tasklib.worker.workflows.step_threads import call_within, start_in_thread
 
 ROUNDS: Final = 8
 """Turns of the event loop in which another branch of the function may start a step before the function is suspended."""
 ANEW: Final = Park("sleep", "", 0.0)
 """The ending of an attempt that starts over at once."""
-PUT_OFF_SECONDS: Final = 1.0
-"""About how long an attempt is postponed whose step could not begin its transaction."""
+POSTPONE_SECONDS: Final = 1.0
+"""About how long an attempt is postponed whose transaction could not begin."""
 
 
 Around: TypeAlias = Callable[[StepContext], AbstractContextManager[Any]]
@@ -208,25 +208,8 @@ class AwaitingWorkflow(_Workflow):
         await transact_awaiting(self._database(), context, effect, self._around)
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[T] = loop.create_future()
+        done = start_in_thread(call)
         self._timing.expect(done)
-
-        def deliver(value: Any, error: BaseException | None) -> None:
-            if done.done():
-                return
-            if error is None:
-                done.set_result(value)
-            elif isinstance(error, StopIteration):
-                done.set_exception(RuntimeError("a step raised StopIteration"))
-            else:
-                done.set_exception(error)
-
-        def notify(value: Any, error: BaseException | None) -> None:
-            with suppress(RuntimeError):  # The loop is closed by now, and nobody waits.
-                loop.call_soon_threadsafe(deliver, value, error)
-
-        start_thread(call, notify)
         return await done
 
     async def _park(self, park: Park) -> None:
@@ -355,7 +338,9 @@ def transact_blocking(database: Database, context: StepContext, effect: Transact
                 value = effect.call.function(*effect.call.args, **effect.call.kwargs)
             transaction.run(lambda: effect.record(value))
     except (DatabaseBusy, DatabaseUnavailable) as error:
-        raise _not_begun(error) if not begun else error from error
+        if begun:
+            raise
+        raise not_begun(error) from error
 
 
 async def transact_awaiting(database: Database, context: StepContext, effect: Transact, around: Around) -> None:
@@ -368,11 +353,14 @@ async def transact_awaiting(database: Database, context: StepContext, effect: Tr
                 value = await effect.call.function(*effect.call.args, **effect.call.kwargs)
             await transaction.arun(lambda: effect.record(value))
     except (DatabaseBusy, DatabaseUnavailable) as error:
-        raise _not_begun(error) if not begun else error from error
+        if begun:
+            raise
+        raise not_begun(error) from error
 
 
-def _not_begun(error: Exception) -> Snooze:
-    return Snooze(delay=PUT_OFF_SECONDS * random.uniform(0.5, 1.5), reason=f"no transaction could begin: {error}")
+def not_begun(error: Exception) -> Snooze:
+    """Postpones an attempt whose transaction could not begin; no attempt is spent."""
+    return Snooze(delay=POSTPONE_SECONDS * random.uniform(0.5, 1.5), reason=f"no transaction could begin: {error}")
 
 
 @contextmanager

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-import threading
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +10,7 @@ from tasklib.errors import ClaimLost, StorageError
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.messages import Channel, Inbox
 from tasklib.worker.workflows.effects import Ask
+from tasklib.worker.workflows.step_threads import start_in_thread
 
 
 class PipeJournal:
@@ -25,22 +24,7 @@ class PipeJournal:
 
     async def ask(self, task: ClaimedTask, request: Ask) -> Any:
         """Await the answer; a thread waits for it, so that other coroutines can run."""
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[Any] = loop.create_future()
-
-        def deliver(answer: Any, error: Exception | None) -> None:
-            if not done.done():
-                done.set_result(answer) if error is None else done.set_exception(error)
-
-        def work() -> None:
-            try:
-                answer, error = self.ask_blocking(task, request), None
-            except Exception as refused:  # noqa: BLE001  the coroutine gets it
-                answer, error = None, refused
-            loop.call_soon_threadsafe(deliver, answer, error)
-
-        threading.Thread(target=work, name="tasklib-ask", daemon=True).start()
-        return await done
+        return await start_in_thread(lambda: self.ask_blocking(task, request))
 
     def ask_blocking(self, task: ClaimedTask, request: Ask) -> Any:
         """The answer, blocking this thread."""
