@@ -190,8 +190,7 @@ class Creation(ServicePart):
             shown = [each.as_data() for each in stored.tasks]
             return {"made": stored.made, "tasks": shown, "changed": dict(stored.changed)}
 
-        # A key has no space in it, so that no caller can use another one's.
-        doing = do_once(f"{sender.identity} {key}", fingerprint, work)
+        doing = do_once(sender.identity, key, fingerprint, work)
         once = yield from self.audited(doing, audit, _changed_once)
         if once.answer is None:
             return None

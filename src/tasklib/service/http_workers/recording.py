@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 from tasklib.core.codec import encode_result, plain
@@ -20,11 +20,9 @@ from tasklib.storage.operations.tasks import require_task
 from tasklib.storage.operations.workflows.groups import rows_of
 from tasklib.storage.statement import Operation
 from tasklib.submission import with_secrets
+from tasklib.worker.workflows.records import ERROR_CHARACTERS
 
 __all__ = ["Attempt", "GroupState", "Recording", "StepRecord", "Wait"]
-
-ERROR_CHARACTERS: Final = 2000
-"""How much of a failed step's message is kept."""
 
 
 class Recording(ServicePart):

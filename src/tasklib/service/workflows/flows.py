@@ -109,8 +109,7 @@ class Flows(ServicePart):
             yield from store()
             return [[each.ref, str(each.id), each.name] for each in stored]
 
-        # A key has no space in it, so that no caller can use another one's.
-        doing = do_once(f"{once.identity} {once.key}", once.fingerprint, work)
+        doing = do_once(once.identity, once.key, once.fingerprint, work)
         done = yield from self.audited(doing, audit, _changed)
         if done.answer is None:
             return None

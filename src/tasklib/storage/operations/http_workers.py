@@ -244,10 +244,7 @@ _NOT_ASKED: Final = "end the attempt by /complete, /fail, /snooze or /release, o
 
 def report_for(task_id: UUID, version: int, owner: str, fraction: float, message: str | None) -> Operation[None]:
     """Store the progress of an attempt."""
-    task = yield from require_task(task_id)
-    if not _is_current(task, version):
-        raise ClaimLost(task_id, version, task.state)
-    yield from require_holder(task, owner)
+    yield from require_attempt(task_id, version, owner)
     yield from attempts.report_progress([(str(task_id), version, fraction, message)])
 
 
@@ -255,10 +252,7 @@ def log_for(
     task_id: UUID, version: int, owner: str, lines: Sequence[tuple[str, str]], hide: Callable[[Task], Texts]
 ) -> Operation[None]:
     """Keep lines that an attempt has logged, each a level and a text, cut and without the task's secrets."""
-    task = yield from require_task(task_id)
-    if not _is_current(task, version):
-        raise ClaimLost(task_id, version, task.state)
-    yield from require_holder(task, owner)
+    task = yield from require_attempt(task_id, version, owner)
     clock = yield from read_clock()
     elapsed, texts = max(0.0, (clock - (task.started_at or clock)).total_seconds()), hide(task)
     kept = [LogLine(task.attempts, elapsed, level, fitting(texts.text(text))) for level, text in lines]
@@ -278,6 +272,15 @@ def _end(task: Task, ending: Ending, owner: str) -> Operation[Ended]:
 
 def _is_current(task: Task, version: int) -> bool:
     return task.state is TaskState.RUNNING and task.version == version
+
+
+def require_attempt(task_id: UUID, version: int, owner: str) -> Operation[Task]:
+    """The task, if this attempt at it is running on a worker that the caller registered; else ClaimLost or NotYours."""
+    task = yield from require_task(task_id)
+    if not _is_current(task, version):
+        raise ClaimLost(task_id, version, task.state)
+    yield from require_holder(task, owner)
+    return task
 
 
 def require_holder(task: Task, owner: str) -> Operation[None]:

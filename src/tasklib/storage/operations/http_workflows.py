@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 from tasklib.core.codec import dumps
@@ -18,16 +18,13 @@ from tasklib.core.member_ids import new_group_id
 from tasklib.core.task import Task, TaskState
 from tasklib.errors import ClaimLost, ConfigurationError, NonDeterminism
 from tasklib.storage.operations import attempts
-from tasklib.storage.operations.http_workers import require_holder
+from tasklib.storage.operations.http_workers import require_attempt, require_holder
 from tasklib.storage.operations.limits import budgets
 from tasklib.storage.operations.tasks import require_task
 from tasklib.storage.operations.workflows import events, groups
-from tasklib.storage.operations.workflows.steps import load_steps, record_steps
+from tasklib.storage.operations.workflows.steps import MOST_STEPS, load_steps, record_steps, state_of
 from tasklib.storage.rows import json_value, uuid
 from tasklib.storage.statement import BEGIN, Operation, Row, Statement
-
-MOST_STEPS: Final = 10_000
-"""Steps that one workflow may record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,11 +274,7 @@ def require_holding(task_id: UUID, owner: str) -> Operation[None]:
 
 
 def _require_attempt(attempt: Attempt) -> Operation[Task]:
-    task = yield from require_task(attempt.task_id)
-    if task.state is not TaskState.RUNNING or task.version != attempt.version:
-        raise ClaimLost(attempt.task_id, attempt.version, task.state)
-    yield from require_holder(task, attempt.owner)
-    return task
+    return (yield from require_attempt(attempt.task_id, attempt.version, attempt.owner))
 
 
 def _was_suspended(attempt: Attempt) -> Operation[bool]:
@@ -350,6 +343,4 @@ def _from_row(row: Row) -> StepRecord:
 
 def _record(row: Mapping[str, Any], value: Any, error: Any) -> StepRecord:
     same = {name: row[name] for name in ("key", "number", "kind", "digest", "tries", "note")}
-    slept = row["kind"] == "sleep" and (row["left"] or 0.0) <= 0
-    state = "done" if slept else row["state"]
-    return StepRecord(**same, state=state, value=value, error=error, seconds_left=row["left"])
+    return StepRecord(**same, state=state_of(row), value=value, error=error, seconds_left=row["left"])

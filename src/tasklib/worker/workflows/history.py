@@ -16,15 +16,13 @@ from tasklib.core.texts.error_text import bounded
 from tasklib.core.time.timing import Timing
 from tasklib.errors import Abort, ConfigurationError, ContextError, NonDeterminism, StepKeyError
 from tasklib.storage.database import Database
-from tasklib.storage.operations.workflows.steps import HAS_STEPS, HAS_UNDOS
+from tasklib.storage.operations.workflows.steps import HAS_STEPS, HAS_UNDOS, MOST_STEPS
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.workflows.effects import Ask, Logic
 from tasklib.worker.workflows.records import Record
 
 SHOWN_CHARACTERS: Final = 2000
 """How much of a question, and of the reason for a wait, is stored."""
-MOST_STEPS: Final = 10_000
-"""How many steps one run may have; `restart` starts over."""
 
 
 class History:

@@ -12,6 +12,7 @@ from tasklib.core.codec import shown
 from tasklib.core.limits import check_budget, is_amount
 from tasklib.core.time.clock import require_aware
 from tasklib.errors import ConfigurationError, WaitTimeout, seconds_of
+from tasklib.storage.operations.limits.budgets import not_affordable
 from tasklib.storage.operations.workflows.events import check_event
 from tasklib.worker.workflows.effects import Ask, Logic, Park, Rest
 from tasklib.worker.workflows.history import History
@@ -134,7 +135,7 @@ class WaitLogic(History):
             step = self._finished(row, self._timing.monotonic())
             answer = yield Ask("spend", {"step": step, "name": budget, "cost": cost})
             if answer["state"] not in ("open", "done"):
-                raise _not_affordable(budget, cost, answer)
+                raise not_affordable(budget, cost, answer.get("burst"))
             self._remember(row | {"state": answer["state"]})
             if answer["state"] == "done":
                 return
@@ -144,14 +145,3 @@ class WaitLogic(History):
                 spread = min(LONGEST_SPREAD, 2.0 ** min(tries, 20) * cost / answer["rate"]) if tries else 0.0
                 yield Park(f"budget {budget}", key, answer["seconds"] + random.uniform(0.0, spread))
             yield Rest(answer["seconds"])
-
-
-def _not_affordable(budget: str, cost: float, answer: Mapping[str, Any]) -> ConfigurationError:
-    if answer["state"] == "refused":
-        return ConfigurationError(
-            f"budget {budget!r} holds at most {answer['burst']:,.10g} tokens, and {cost:,.10g} are asked for at once; "
-            "spend less at a time, or set it with a higher burst="
-        )
-    return ConfigurationError(
-        f"there is no budget {budget!r}; set it first: queue.set_budget({budget!r}, per_minute=...)"
-    )

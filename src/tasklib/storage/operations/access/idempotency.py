@@ -24,8 +24,9 @@ class Once:
     repeated: bool
 
 
-def do_once(key: str, fingerprint: str, work: Callable[[], Operation[Any]]) -> Operation[Once]:
+def do_once(owner: str, key: str, fingerprint: str, work: Callable[[], Operation[Any]]) -> Operation[Once]:
     """Do the work and remember its JSON answer, in one transaction; or only answer again what it answered before."""
+    key = f"{owner} {key}"  # A caller's key has no space in it, so that none can use another one's.
     yield BEGIN
     clock = yield from read_clock()
     yield Statement("forget_keys", {"before": clock - KEEP})

@@ -34,7 +34,8 @@ SHOWN: Final = 100
 """Children of a group that a tree shows."""
 GROUPS: Final = 100
 """Groups that one fold looks at."""
-_RETRYABLE: Final = dumps(["failed", "cancelled", "buried"])
+UNSUCCESSFUL: Final = ("failed", "cancelled", "buried")
+"""The states of members that have ended in anything but success."""
 
 
 def rows_of(new: Sequence[NewTask]) -> list[dict[str, Any]]:
@@ -147,16 +148,16 @@ def restart_children(
     if not is_over:
         return
     yield Statement("mark_groups", {"batch": dumps([{"id": group_id, "fired": False, "stopped": False}])})
-    after = 0
+    after, retryable = 0, dumps(UNSUCCESSFUL)
     while members := (yield Statement("find_members", {"id": group_id, "after": after, "limit": PAGE})):
         after = members[-1]["seq"]
-        lost = sorted(str(row["id"]) for row in members if row["state"] in ("failed", "cancelled", "buried"))
+        lost = sorted(str(row["id"]) for row in members if row["state"] in UNSUCCESSFUL)
         if rows and lost:
             yield from require_free_key(rows[0])
         rows = ()
-        yield from resume_tasks(lost, _RETRYABLE)
+        yield from resume_tasks(lost, retryable)
         if undone := [str(row["id"]) for row in (yield Statement("find_undone", {"ids": dumps(lost)}))]:
-            yield from begin_anew(undone, _RETRYABLE)
+            yield from begin_anew(undone, retryable)
     if rows:  # What the one that is gone has left to be added up is gone with it.
         yield Statement("empty_group", {"id": group_id})
         yield from store_children(task_id, group_id, rows)
@@ -203,13 +204,13 @@ def show_tree(task_id: UUID) -> Operation[dict[str, Any]]:
         if not members and group["kind"] == "run":
             members = yield Statement("find_followed", {"id": str(group["id"])})
         counts = {name: group[name] for name in ("key", "kind", "total", "ended", "failed", "cancelled")}
-        shown = [{"id": str(row["id"]), "name": row["name"], "state": row["state"]} for row in members]
-        groups.append(counts | {"sealed": bool(group["sealed"]), "children": shown})
-    waited = [
-        {"id": str(row["id"]), "name": row["name"], "state": row["state"], "param": row["param"]} for row in before
-    ]
-    owners = [{"id": str(row["id"]), "name": row["name"], "state": row["state"]} for row in parents]
-    return {"parent": owners[0] if owners else None, "before": waited, "groups": groups}
+        groups.append(counts | {"sealed": bool(group["sealed"]), "children": [_in_short(row) for row in members]})
+    waited = [_in_short(row) | {"param": row["param"]} for row in before]
+    return {"parent": _in_short(parents[0]) if parents else None, "before": waited, "groups": groups}
+
+
+def _in_short(row: Row) -> dict[str, Any]:
+    return {"id": str(row["id"]), "name": row["name"], "state": row["state"]}
 
 
 def list_members(group_id: str, after: int) -> Operation[Sequence[Row]]:

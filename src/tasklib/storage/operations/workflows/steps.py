@@ -38,6 +38,8 @@ class StepInfo:
     """The name of the task that undoes it if the workflow ends without success."""
 
 
+MOST_STEPS: Final = 10_000
+"""Steps that one run of a workflow may have; `restart` starts over."""
 NOTIFIED_AT_ONCE: Final = 300
 """Woken tasks that one notification names; it takes fewer than 8,000 bytes."""
 HAS_UNDOS: Final = 2
@@ -66,7 +68,7 @@ def _shown(row: Row) -> StepInfo:
         key=row["key"],
         number=row["number"],
         kind=row["kind"],
-        state="done" if row["kind"] == "sleep" and (row["left"] or 0.0) <= 0 else row["state"],
+        state=state_of(row),
         value=reader.read("value", json_value) if row["state"] == "done" else None,
         error=reader.read("error", json_value),
         question=reader.read("ask", _question),
@@ -80,6 +82,11 @@ def _shown(row: Row) -> StepInfo:
     if not reader.problems:
         return shown
     return replace(shown, note="; ".join([*([shown.note] if shown.note else []), *reader.problems]))
+
+
+def state_of(row: Mapping[str, Any]) -> str:
+    """The state of a recorded step; a sleep is done when its time is over, which nobody writes down."""
+    return "done" if row["kind"] == "sleep" and (row["left"] or 0.0) <= 0 else str(row["state"])
 
 
 def _question(text: str | None) -> str | None:
