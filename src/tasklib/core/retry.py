@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
-from tasklib.errors import ConfigurationError
+from tasklib.errors import ConfigurationError, DatabaseBusy, DatabaseFull, DatabaseUnavailable
 
 RETRY_CAP_SECONDS = 6 * 3600.0
 
@@ -62,5 +62,7 @@ class Backoff:
             return self.cap if self.base else 0.0
 
 
-OUTAGE_PAUSE = Backoff(base=0.075, cap=1.0, jitter=1 / 3)
-"""How long a worker waits before it retries a database that is unavailable, busy or full."""
+OUTAGES: Final = (DatabaseUnavailable, DatabaseBusy, DatabaseFull)
+"""The errors of a database that is expected back: what failed is tried again."""
+OUTAGE_PAUSE: Final = Backoff(base=0.075, cap=1.0, jitter=1 / 3)
+"""How long a worker waits before it tries again what an outage has kept it from."""

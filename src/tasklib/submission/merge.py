@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from weakref import WeakKeyDictionary
 
+from tasklib.core.retry import OUTAGES
 from tasklib.core.task import NewTask
 from tasklib.core.task_id import TaskId
-from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable
 from tasklib.submission.stream import CHUNK
 
 
@@ -71,7 +71,7 @@ class _LoopMerger:
         try:
             ids = await self._send([new for new, _ in batch])
         except Exception as error:  # noqa: BLE001  each caller gets it
-            if len(batch) > 1 and not isinstance(error, DatabaseUnavailable | DatabaseBusy | DatabaseFull):
+            if len(batch) > 1 and not isinstance(error, OUTAGES):
                 # One refused row must not fail the others.
                 for entry in batch:
                     await self._send_batch([entry])

@@ -16,9 +16,9 @@ from tasklib.core.calls.import_guard import refuse_while_loading
 from tasklib.core.calls.own_tasks import keep_running, own_task
 from tasklib.core.config import Config
 from tasklib.core.lifecycle import Ending
-from tasklib.core.retry import OUTAGE_PAUSE
+from tasklib.core.retry import OUTAGE_PAUSE, OUTAGES
 from tasklib.core.time.timing import Timing
-from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError, WorkerStuck
+from tasklib.errors import TaskLibError, WorkerStuck
 from tasklib.queue import TaskQueue
 from tasklib.storage.database import Database
 from tasklib.storage.operations import statistics, workers
@@ -279,7 +279,7 @@ class Worker:
                 reached = await step()
                 self.started.set()
                 return reached
-            except (DatabaseUnavailable, DatabaseBusy, DatabaseFull) as error:
+            except OUTAGES as error:
                 self.started.set()
                 if failures == 0:
                     log.warning("cannot start to work, trying until the database is back: %s", error)

@@ -9,8 +9,9 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 from tasklib.core.outcome import Cancelled, Outcome, Raised, Released
+from tasklib.core.retry import OUTAGES
 from tasklib.core.task import Task
-from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, Snooze
+from tasklib.errors import DatabaseUnavailable, Snooze
 from tasklib.queue import TaskQueue
 from tasklib.queue.base import stop_before_close
 from tasklib.queue.sync_async import operation, single_try
@@ -216,7 +217,7 @@ class HttpWorkers(ServicePart):
             try:
                 await self._agive_back_once(instance, taken)
                 return
-            except (DatabaseUnavailable, DatabaseBusy, DatabaseFull):
+            except OUTAGES:
                 await self.timing.sleep(AWAY_SECONDS)
 
     @operation

@@ -11,8 +11,8 @@ from tasklib.core.calls.middleware import EndHook, call_end_hooks
 from tasklib.core.calls.own_tasks import own_task
 from tasklib.core.lifecycle import EFFECTS, Ending
 from tasklib.core.outcome import Completion
-from tasklib.core.retry import OUTAGE_PAUSE
-from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError
+from tasklib.core.retry import OUTAGE_PAUSE, OUTAGES
+from tasklib.errors import TaskLibError
 from tasklib.storage.database import Database
 from tasklib.storage.operations import attempts
 from tasklib.storage.operations.workflows.groups import MEMBER
@@ -119,7 +119,7 @@ class Finisher:
                     log.warning("late write refused: task %s was no longer ours", task_id, extra={"task_id": task_id})
                 self._recorded(batch, refused)
                 return
-            except (DatabaseUnavailable, DatabaseBusy, DatabaseFull) as error:
+            except OUTAGES as error:
                 if failures == 0:
                     log.warning("cannot record %d outcomes, trying until the database is back: %s", len(batch), error)
                 self._again.clear()

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from tasklib.core.calls.own_tasks import own_task
-from tasklib.core.retry import OUTAGE_PAUSE
-from tasklib.errors import ClaimLost, DatabaseBusy, DatabaseFull, DatabaseUnavailable
+from tasklib.core.retry import OUTAGE_PAUSE, OUTAGES
+from tasklib.errors import ClaimLost
 from tasklib.storage.database import Database
 from tasklib.storage.operations.limits import budgets
 from tasklib.storage.operations.workflows import events as events_
@@ -165,7 +165,7 @@ class Journal:
         while True:
             try:
                 return await self._database.arun(make)
-            except (DatabaseUnavailable, DatabaseBusy, DatabaseFull) as error:
+            except OUTAGES as error:
                 if failures == 0:
                     log.warning("cannot record steps, trying until the database is back: %s", error)
                 await self._timing.sleep(OUTAGE_PAUSE(failures))
