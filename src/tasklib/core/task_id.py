@@ -51,7 +51,7 @@ class TaskId(UUID, Generic[R_co]):
     _source: ResultSource | None
 
     def __init__(self, value: UUID | str, created: bool = True) -> None:
-        super().__init__(int=_as_uuid(value).int)
+        super().__init__(int=require_id(value).int)
         object.__setattr__(self, "created", created)
         object.__setattr__(self, "_source", None)
 
@@ -119,7 +119,8 @@ def _as_task_id(value: UUID) -> TaskId[Any]:
     return value if isinstance(value, TaskId) else TaskId(value)
 
 
-def _as_uuid(value: UUID | str) -> UUID:
+def require_id(value: UUID | str) -> UUID:
+    """The id as a UUID; what cannot be one is an InvalidTaskId that says what was given instead."""
     if isinstance(value, UUID):
         return value
     try:

@@ -1,6 +1,7 @@
 """TaskQueue, one module for each thing it can do."""
 
-from tasklib.queue.arguments import Filters, Id, require_id, task_filter
+from tasklib.core.task_id import require_id
+from tasklib.queue.arguments import Filters, Id, task_filter
 from tasklib.queue.methods.acting import ActsOnTasks
 from tasklib.queue.methods.controlling import ControlsTasks
 from tasklib.queue.methods.defining import DefinesTasks, define

@@ -10,8 +10,9 @@ from uuid import UUID
 from tasklib.core.numbers import is_number, is_whole
 from tasklib.core.queue_info import TaskFilter
 from tasklib.core.task import TaskState
+from tasklib.core.task_id import require_id
 from tasklib.core.texts.search_text import path_of, read_search, text_of
-from tasklib.errors import ConfigurationError, InvalidTaskId
+from tasklib.errors import ConfigurationError
 
 Id = UUID | str
 FILTER_STATES = (*TaskState, "delayed", "waiting", "retrying")
@@ -33,16 +34,6 @@ class Filters(TypedDict, total=False):
     created_before: datetime | None
     completed_after: datetime | None
     completed_before: datetime | None
-
-
-def require_id(task_id: Id) -> UUID:
-    """The id as a UUID; what cannot be one is an InvalidTaskId that says what was given instead."""
-    if isinstance(task_id, UUID):
-        return task_id
-    try:
-        return UUID(task_id)
-    except (ValueError, AttributeError, TypeError):
-        raise InvalidTaskId(task_id) from None
 
 
 ELSEWHERE: Final = {"status": "state", "type": "name", "task_type": "name", "tag": "tags", "id": "ids"}

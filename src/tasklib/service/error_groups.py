@@ -8,6 +8,7 @@ from dataclasses import replace
 from tasklib.core.insights.error_marks import ErrorMark, Mark, Status, status_of
 from tasklib.core.queue_info import ErrorGroup
 from tasklib.core.texts.error_text import summary
+from tasklib.queue.change_log import if_done
 from tasklib.queue.sync_async import as_operation, operation
 from tasklib.service.audit import AuditEntry
 from tasklib.service.base import ServicePart
@@ -87,6 +88,6 @@ class ErrorGroups(ServicePart):
     ) -> Operation[bool]:
         """Mute or resolve a group, or open it again with None; False if nothing was changed."""
         work = errors.mark_error(group_id, mark, by)
-        return (yield from self.audited(work, audit, lambda done: {} if done else None))
+        return (yield from self.audited(work, audit, if_done))
 
     amark = mark.as_async

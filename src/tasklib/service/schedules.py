@@ -9,6 +9,7 @@ from typing import Any
 from tasklib.core.schedule import Plan, Schedule
 from tasklib.core.task_id import TaskId
 from tasklib.definition import check_name
+from tasklib.queue.change_log import if_done
 from tasklib.queue.sync_async import as_operation, operation
 from tasklib.service.audit import AuditEntry
 from tasklib.service.base import Addition, ServicePart
@@ -70,21 +71,21 @@ class Schedules(ServicePart):
     @operation
     def remove(self, name: str, *, audit: AuditEntry | None = None) -> Operation[bool]:
         """Delete a schedule; tasks it has submitted stay.  False if there is none of that name."""
-        return (yield from self.audited(as_operation(self.queue.remove_schedule)(name), audit, _if_done))
+        return (yield from self.audited(as_operation(self.queue.remove_schedule)(name), audit, if_done))
 
     aremove = remove.as_async
 
     @operation
     def pause(self, name: str, *, by: str | None, audit: AuditEntry | None = None) -> Operation[bool]:
         """Pause a schedule: no more ticks run; False if there is none of that name."""
-        return (yield from self.audited(as_operation(self.queue.pause_schedule)(name, by=by), audit, _if_done))
+        return (yield from self.audited(as_operation(self.queue.pause_schedule)(name, by=by), audit, if_done))
 
     apause = pause.as_async
 
     @operation
     def resume(self, name: str, *, audit: AuditEntry | None = None) -> Operation[bool]:
         """Resume a schedule, from its next tick on; False if there is none of that name."""
-        return (yield from self.audited(as_operation(self.queue.resume_schedule)(name), audit, _if_done))
+        return (yield from self.audited(as_operation(self.queue.resume_schedule)(name), audit, if_done))
 
     aresume = resume.as_async
 
@@ -94,10 +95,6 @@ class Schedules(ServicePart):
         return (yield from self.audited(as_operation(self.queue.run_schedule)(name), audit, _made))
 
     arun = run.as_async
-
-
-def _if_done(done: bool) -> Addition:
-    return {} if done else None
 
 
 def _made(task_id: TaskId | None) -> Addition:

@@ -114,9 +114,7 @@ class Statistics(ServicePart):
         self, *, seconds: int, step: int, name: str | None = None, until: datetime | None = None
     ) -> Operation[Series]:
         """Attempts and queue depth of the seconds before a moment, or the last, step by step, without gaps."""
-        clock = yield from _end(until)
-        end = (clock if until is None else clock - 1) // step * step + step
-        since = end - max(1, -(-seconds // step)) * step
+        since, end = yield from _steps_before(until, seconds, step)
         done = yield from statistics.read_work(since=since, until=end, step=step, name=name)
         deep = yield from statistics.read_depths(since=since, until=end, step=step, name=name)
         work, depths = {each.at: each for each in done}, {each.at: each for each in deep}
@@ -136,9 +134,7 @@ class Statistics(ServicePart):
         until: datetime | None = None,
     ) -> Operation[Latency]:
         """How long tasks waited or ran in the seconds before a moment, or the last, as a histogram for each step."""
-        clock = yield from _end(until)
-        end = (clock if until is None else clock - 1) // step * step + step
-        since = end - max(1, -(-seconds // step)) * step
+        since, end = yield from _steps_before(until, seconds, step)
         found = yield from statistics.read_latency(since=since, until=end, step=step, kind=kind, name=name)
         return Latency(step, tuple((at, found.get(at, Counter())) for at in range(since, end, step)))
 
@@ -147,8 +143,7 @@ class Statistics(ServicePart):
     @operation
     def work_by_type(self, *, seconds: int, until: datetime | None = None) -> Operation[tuple[Work, ...]]:
         """Attempts of each type in the seconds before a moment, or the last, by name."""
-        clock = yield from _end(until)
-        since, end = (clock - seconds) // 60 * 60, clock + 60 if until is None else clock
+        since, end = yield from _minutes_before(until, seconds)
         # One step for the whole time: every moment is below it.
         found = yield from statistics.read_work(since=since, until=end, step=_WHOLE, by_name=True)
         return tuple(sorted(found, key=lambda each: each.name))
@@ -158,8 +153,7 @@ class Statistics(ServicePart):
     @operation
     def work(self, *, seconds: int, until: datetime | None = None) -> Operation[Work | None]:
         """Attempts of all types together in the seconds before a moment, or the last; None if there were none."""
-        clock = yield from _end(until)
-        since, end = (clock - seconds) // 60 * 60, clock + 60 if until is None else clock
+        since, end = yield from _minutes_before(until, seconds)
         found = yield from statistics.read_work(since=since, until=end, step=_WHOLE)
         return found[0] if found else None
 
@@ -248,6 +242,19 @@ class Statistics(ServicePart):
         yield from statistics.keep_statistics(fold_every=fold_every)
 
     akeep = keep.as_async
+
+
+def _steps_before(until: datetime | None, seconds: int, step: int) -> Operation[tuple[int, int]]:
+    """From when to when the whole steps go that cover the seconds before a moment, or the last."""
+    clock = yield from _end(until)
+    end = (clock if until is None else clock - 1) // step * step + step
+    return end - max(1, -(-seconds // step)) * step, end
+
+
+def _minutes_before(until: datetime | None, seconds: int) -> Operation[tuple[int, int]]:
+    """From when to when the minutes go that cover the seconds before a moment, or the last."""
+    clock = yield from _end(until)
+    return (clock - seconds) // 60 * 60, clock + 60 if until is None else clock
 
 
 def _end(until: datetime | None) -> Operation[int]:

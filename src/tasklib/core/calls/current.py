@@ -49,6 +49,13 @@ def running_attempt() -> object:
     return _current.get()
 
 
+def transaction_here(connection: Any, database: object) -> Any:
+    """The transaction that a write joins: on the caller's connection, or that of a transactional task of this database
+    that runs here; None if neither is open."""
+    running = current_context(None) if connection is None else None
+    return connection if running is None else running.transaction_of(database)
+
+
 class HasContext(Protocol):
     """An attempt, which makes its context on first use: most tasks never use it."""
 

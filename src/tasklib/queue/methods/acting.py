@@ -9,6 +9,7 @@ from typing import Unpack
 from tasklib.core.lifecycle import CLEANUP_STATES, Action, states_for
 from tasklib.core.queue_info import ErrorGroup, TaskFilter
 from tasklib.core.task import Task, TaskState
+from tasklib.core.task_id import require_id
 from tasklib.core.time.clock import require_aware
 from tasklib.errors import ConfigurationError, seconds_of
 from tasklib.queue.arguments import (
@@ -18,7 +19,6 @@ from tasklib.queue.arguments import (
     check_priority,
     check_states,
     check_whole,
-    require_id,
     task_filter,
 )
 from tasklib.queue.base import QueueBase

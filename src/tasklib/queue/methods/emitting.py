@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tasklib.core.calls.context import TaskContext
-from tasklib.core.calls.current import current_context
+from tasklib.core.calls.current import transaction_here
+from tasklib.core.task_id import require_id
 from tasklib.errors import ConfigurationError
-from tasklib.queue.arguments import Id, require_id
+from tasklib.queue.arguments import Id
 from tasklib.queue.base import QueueBase
 from tasklib.queue.sync_async import operation, require_asyncio
 from tasklib.storage.operations.workflows import events
@@ -40,7 +40,7 @@ class EmitsEvents(QueueBase):
             >>> task_id.wait()
             'XY 7'
         """
-        joined = self._connection(connection)
+        joined = transaction_here(connection, self.database)
         make = self._emission(name, payload, to, withdraw, delivers=joined is None)
         if joined is not None:
             return _has_changed(self.database.run_on(joined, make))
@@ -54,7 +54,7 @@ class EmitsEvents(QueueBase):
     ) -> bool:
         """The awaiting form of `emit`."""
         require_asyncio()
-        joined = self._connection(connection)
+        joined = transaction_here(connection, self.database)
         make = self._emission(name, payload, to, withdraw, delivers=joined is None)
         if joined is not None:
             return _has_changed(await self.database.arun_on(joined, make))
@@ -95,10 +95,6 @@ class EmitsEvents(QueueBase):
         text = events.event_text(name, payload)
         target = None if to is None else require_id(to)
         return lambda: events.emit(name, text, target, None, delivers=delivers)
-
-    def _connection(self, connection: Any) -> Any:
-        running: TaskContext | None = current_context(None) if connection is None else None
-        return connection if running is None else running.transaction_of(self.database)
 
 
 def _has_changed(emitted: int | bool | None) -> bool:

@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any, Final, Generic, TypeVar, cast, overload
 from uuid import UUID
 
-from tasklib.core.calls.context import TaskContext
-from tasklib.core.calls.current import current_context
+from tasklib.core.calls.current import transaction_here
 from tasklib.core.member_ids import member_id
 from tasklib.core.task import NewTask
 from tasklib.core.task_id import TaskId
@@ -155,7 +154,7 @@ class Flow:
             True
         """
         database, make = self._queue.database, self._storing()
-        joined = self._connection(connection)
+        joined = transaction_here(connection, database)
         if joined is None:
             database.run(make)
         else:
@@ -167,7 +166,7 @@ class Flow:
         """The awaiting form of `submit`."""
         require_asyncio()
         database, make = self._queue.database, self._storing()
-        joined = self._connection(connection)
+        joined = transaction_here(connection, database)
         if joined is None:
             await database.arun(make)
         else:
@@ -203,10 +202,6 @@ class Flow:
             for node in self._nodes
         ]
         return flow_rows(self.name, tasks)
-
-    def _connection(self, connection: Any) -> Any:
-        running: TaskContext | None = current_context(None) if connection is None else None
-        return connection if running is None else running.transaction_of(self._queue.database)
 
     def __repr__(self) -> str:
         return f"<Flow {self.name!r} of {len(self._nodes)} tasks>"

@@ -10,7 +10,8 @@ from tasklib.core.insights.explain import explain as explain_evidence
 from tasklib.core.queue_info import QueueStats, WorkerInfo
 from tasklib.core.redaction import Redactor
 from tasklib.core.task import Task
-from tasklib.queue.arguments import Filters, Id, check_whole, require_id, task_filter
+from tasklib.core.task_id import require_id
+from tasklib.queue.arguments import Filters, Id, check_whole, task_filter
 from tasklib.queue.base import QueueBase
 from tasklib.queue.sync_async import operation, require_asyncio
 from tasklib.queue.wait_for_end import wait_async, wait_blocking

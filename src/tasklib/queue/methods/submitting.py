@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from typing import Any, Final, Unpack, cast, overload
 
 from tasklib.core.calls.context import TaskContext
-from tasklib.core.calls.current import current_context
+from tasklib.core.calls.current import current_context, transaction_here
 from tasklib.core.calls.import_guard import refuse_while_loading
 from tasklib.core.calls.signature import shows_options
 from tasklib.core.codec import plain
@@ -126,7 +126,7 @@ class SubmitsTasks(QueueBase):
 
     def _store_blocking(self, new: Chunk, connection: Any) -> Stored:
         refuse_while_loading("a task is submitted")
-        connection = self._joined(connection)
+        connection = transaction_here(connection, self.database)
         submit = partial(_submission, new)
         stored = self.database.run(submit) if connection is None else self.database.run_on(connection, submit)
         return self._signed(new, stored)
@@ -147,7 +147,7 @@ class SubmitsTasks(QueueBase):
     async def _store(self, new: Chunk, connection: Any = None) -> Stored:
         refuse_while_loading("a task is submitted")
         require_asyncio()
-        connection = self._joined(connection)
+        connection = transaction_here(connection, self.database)
         submit = partial(_submission, new)
         if connection is None:
             return self._signed(new, await self.database.arun(submit))
@@ -156,7 +156,7 @@ class SubmitsTasks(QueueBase):
     async def asubmit_one(self, new: NewTask, connection: Any = None) -> TaskId:
         """Store one row, merged with others of the same moment."""
         require_asyncio()
-        if self._joined(connection) is not None:
+        if transaction_here(connection, self.database) is not None:
             return (await self.asubmit_new([new], connection))[0]
         if not self.senders:
             return await self._merger.submit(new)
@@ -166,7 +166,7 @@ class SubmitsTasks(QueueBase):
 
     def is_joined(self, connection: Any) -> bool:
         """Whether what is submitted here joins a transaction that is open already."""
-        return self._joined(connection) is not None
+        return transaction_here(connection, self.database) is not None
 
     def _signed(self, new: Chunk, stored: Stored) -> Stored:
         """The ids, each knowing whom to ask for its result."""
@@ -183,11 +183,6 @@ class SubmitsTasks(QueueBase):
     @cached_property
     def _merger(self) -> Merger:
         return Merger(cast("Callable[[Sequence[NewTask]], Awaitable[Sequence[TaskId]]]", self._store))
-
-    def _joined(self, connection: Any) -> Any:
-        """The connection to submit on: the one given, or that of the transactional task of this queue running here."""
-        running: TaskContext | None = current_context(None) if connection is None else None
-        return connection if running is None else running.transaction_of(self.database)
 
     def make_row(self, name: str, kwargs: Any, options: SubmitOptions, task: TaskOptions, max_retries: int) -> NewTask:
         """The row of a task, with the headers it inherits."""

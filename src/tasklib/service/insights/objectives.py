@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tasklib.core.insights.objectives import Kind, Objective, Standing, check_objective, standing
+from tasklib.queue.change_log import if_done
 from tasklib.queue.sync_async import operation
 from tasklib.service.audit import AuditEntry
 from tasklib.service.base import ServicePart
@@ -27,7 +28,7 @@ class Objectives(ServicePart):
     def remove(self, name: str | None, kind: Kind, *, audit: AuditEntry | None = None) -> Operation[bool]:
         """Remove an objective; False if there is none."""
         work = objectives.remove_objective(name, kind)
-        return (yield from self.audited(work, audit, lambda done: {} if done else None))
+        return (yield from self.audited(work, audit, if_done))
 
     aremove = remove.as_async
 

@@ -10,6 +10,7 @@ from typing import Any
 from tasklib.core.insights.timeline import TimelineEntry, timeline
 from tasklib.core.task import Task
 from tasklib.queue import Id, require_id
+from tasklib.queue.change_log import if_done
 from tasklib.queue.methods.controlling import budget_values
 from tasklib.queue.sync_async import operation
 from tasklib.service.audit import AuditEntry
@@ -123,9 +124,7 @@ class Workflows(ServicePart):
     @operation
     def withdraw(self, name: str, *, audit: AuditEntry | None = None) -> Operation[bool]:
         """Forget a fact; False if there is none."""
-        return (
-            yield from self.audited(events.withdraw(events.check_event(name)), audit, lambda done: {} if done else None)
-        )
+        return (yield from self.audited(events.withdraw(events.check_event(name)), audit, if_done))
 
     awithdraw = withdraw.as_async
 
