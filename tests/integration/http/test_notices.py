@@ -16,10 +16,10 @@ def test_a_submission_is_noticed_and_so_is_the_next(queue: Face) -> None:
     async def hear() -> None:
         await notices.open()
         for _ in range(3):
-            while await notices.heard_within(0):
+            while await notices.notified_within(0):
                 pass  # what was committed before
             await queue.plain.aenqueue("job")
-            assert await notices.heard_within(60)
+            assert await notices.notified_within(60)
 
     try:
         queue.run_coroutine(hear())
@@ -33,11 +33,11 @@ def test_nobody_notifies_while_nobody_asks(queue: Face) -> None:
 
     async def hear() -> None:
         await notices.open()
-        while await notices.heard_within(0):
+        while await notices.notified_within(0):
             pass
         assert len(queue.sql("SELECT * FROM tasklib_idle")) == 1
         await queue.plain.aenqueue("job")
-        assert await notices.heard_within(60)
+        assert await notices.notified_within(60)
         assert queue.sql("SELECT * FROM tasklib_idle") == [], "a commit pays for a notice only where one was asked for"
 
     try:

@@ -1,4 +1,4 @@
-"""Cached values: what is costly to read is read in the background, so that no request waits for it."""
+"""Cached values: those that are costly to read are read in the background, so that no request waits for them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tasklib.service.statistics import Statistics, takes_a_while
 OLDEST_SECONDS: Final = 4.5
 """Nothing older than this is shown."""
 NEW_SECONDS: Final = 0.3
-"""Nothing older than this is shown as live, for as long as reading takes at most QUICK_SECONDS."""
+"""Nothing older than this is shown as live, provided that reading takes at most QUICK_SECONDS."""
 QUICK_SECONDS: Final = 0.15
 PAUSE_SECONDS: Final = 1.5
 INTEREST_SECONDS: Final = 600.0
@@ -40,7 +40,7 @@ Groups = tuple[Sequence[ErrorGroup], Mapping[str, list[int]]]
 
 
 def noted(task: asyncio.Task[Any]) -> None:
-    """Look at how a shared reading ended: if everybody who waited has left, asyncio would log its error."""
+    """Retrieve the error of a shared reading, which asyncio would log if every request that waited for it is gone."""
     if not task.cancelled():
         task.exception()
 
@@ -84,7 +84,7 @@ class CachedValue(Generic[T]):
         return await self._renew()
 
     def forget(self) -> None:
-        """Read again for the next request; a reading that has begun does not count."""
+        """Read again for the next request; a reading that is under way does not count."""
         self._forgotten_at, self._reading = self._timing.monotonic(), None
 
     async def _renew(self) -> T:
@@ -119,7 +119,7 @@ class StatsCache:
     def __init__(self, statistics: Statistics) -> None:
         self._statistics = statistics
         self.are_many = True
-        """Whether what is done for each name takes too long for the event loop; until they were counted, it may."""
+        """Whether work for each name takes too long for the event loop; assumed until the names were counted."""
         self._stats = CachedValue(
             statistics.timing,
             self._count,
@@ -145,11 +145,11 @@ class StatsCache:
     async def read(
         self, blocking: Callable[P, T], awaiting: Callable[P, Awaitable[T]], *of: P.args, **by: P.kwargs
     ) -> T:
-        """What does something for each name, by the one of its two forms that leaves the event loop free."""
+        """Run work for each name in its awaiting form, or in its blocking form in a thread if there are many names."""
         return await (asyncio.to_thread(blocking, *of, **by) if self.are_many else awaiting(*of, **by))
 
     async def beside(self, work: Callable[[], T]) -> T:
-        """Do something for each name: in a thread, if there are many."""
+        """Do work for each name, in a thread if there are many names."""
         return await asyncio.to_thread(work) if self.are_many else work()
 
     async def _keep(self) -> None:
@@ -186,7 +186,7 @@ class GapCache:
 
 
 class IdCache:
-    """Which tasks a searched text names by their ids: pages ask twice a second, and the end of an id has no index."""
+    """The tasks whose ids a search text gives: pages ask twice a second, and no index finds the end of an id."""
 
     def __init__(self, pages: TaskPages) -> None:
         self._pages = pages
@@ -224,7 +224,7 @@ class StandingsCache:
         return self._standings
 
     def forget(self) -> None:
-        """Read again: one was set."""
+        """Read again for the next request, because one was set."""
         self._read_at = -1e9
 
 
@@ -247,7 +247,7 @@ class ErrorCache:
         return [each for each in groups if name in (None, each.name)][:limit], hours
 
     def forget(self) -> None:
-        """Read again: some were retried."""
+        """Read again for the next request, because some were retried."""
         self._seen.forget()
 
     async def _look(self) -> Groups:

@@ -20,17 +20,17 @@ from tasklib.service.statistics import Statistics
 logger = logging.getLogger("tasklib.http")
 
 INTERVAL_SECONDS: Final = 0.5
-"""Half of the second in which a page shows what has changed: the other half is for reading and drawing it.  Only
-submissions are noticed on PostgreSQL, because a notice costs the commit that sends it."""
+"""Half of the second in which a page shows what has changed: the other half is for reading and drawing it.  PostgreSQL
+notifies only of submissions, because a notification slows the commit that sends it."""
 GAP_SECONDS: Final = 0.2
-"""So long at least from reading to reading, however many notices come."""
+"""The shortest time between two readings, however many notifications come."""
 BEAT_SECONDS: Final = 5.0
-"""After this long without news a beat is sent, and the caller's permission is checked again: a reader that hears
+"""After this long without news a beat is sent, and the caller's permission is checked again: a reader that receives
 nothing for more than twice as long has lost the service."""
 SLOW_SECONDS: Final = 10.0
-"""A reading that takes longer counts as a database that does not answer."""
+"""If a reading takes longer, the database counts as unavailable."""
 MAX_LISTENERS: Final = 100
-"""In all; the caller with the most streams loses one to a caller with fewer."""
+"""Streams in all; a new one of a caller with few replaces the oldest of the caller with the most."""
 
 
 class Snapshot(Answer):
@@ -56,7 +56,7 @@ TROUBLE: Final = News("trouble", '{"database": "unavailable"}')
 
 
 class Listener:
-    """One stream: whose it is, and the latest news for it."""
+    """One stream: its caller, and the latest news for it."""
 
     def __init__(self, caller: str) -> None:
         self.caller = caller
@@ -147,7 +147,7 @@ class LiveStats:
             listener.wake()
 
     async def _first(self) -> News:
-        """What a new listener is sent at once, however the database is."""
+        """The first event for a new listener, whether or not the database answers."""
         try:
             async with self._timing.timeout(BEAT_SECONDS):
                 return News("snapshot", await self._read())
@@ -161,7 +161,7 @@ class LiveStats:
             await self._timing.sleep(GAP_SECONDS)
             self._asked_at = self._timing.monotonic()
             try:
-                await self._notice()
+                await self._until_changed()
                 now = await self._read()
             except TaskLibError as error:
                 self._note_trouble(error)
@@ -177,19 +177,19 @@ class LiveStats:
         self._notices.close()
         self._send(None)
 
-    async def _notice(self) -> None:
-        """Return when something may have changed, or when it is time to look anyway."""
+    async def _until_changed(self) -> None:
+        """Return when something may have changed, and after INTERVAL_SECONDS in any case."""
         seconds = INTERVAL_SECONDS - GAP_SECONDS
         try:
             await self._notices.open()
-            await self._notices.heard_within(seconds)
+            await self._notices.notified_within(seconds)
         except TaskLibError:
-            # A role that may only read cannot ask for notices; whether the database answers at all, reading tells.
+            # A role that may only read cannot ask for notifications; whether the database answers, the reading shows.
             await self._timing.sleep(seconds)
 
     def _note_trouble(self, error: Exception | str) -> None:
         if not self._trouble:
-            logger.warning("the database does not answer, which every open page is told: %s", error)
+            logger.warning("the database does not answer, and every open page says so: %s", error)
             self._trouble = True
             self._send(TROUBLE)
 

@@ -1,1 +1,1 @@
-"""Workers that speak HTTP: what they ask for, and what the service does for them in the background."""
+"""Workers that use HTTP: their requests, and what the service does for them in the background."""

@@ -1,4 +1,4 @@
-"""Timeouts of tasks that workers over HTTP run: the service ends the attempts, whatever the worker does."""
+"""Timeouts of tasks that workers over HTTP run: the service ends the attempts, whatever the workers do."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tasklib.storage.statement import Operation
 from tasklib.worker.recording.metrics import Metrics
 
 LOOK_SECONDS: Final = 5.0
-"""How often the service looks at least while workers over HTTP hold tasks that have a timeout."""
+"""The longest pause between two checks while workers over HTTP hold tasks that have a timeout."""
 AWAY_SECONDS: Final = 1.0
 
 log = logging.getLogger("tasklib.http")
 
 
 class TimeoutService(ServicePart):
-    """Watches the time of what workers over HTTP run, while they run anything that has a timeout."""
+    """Ends attempts of workers over HTTP at their timeouts; idle while none of their tasks has one."""
 
     def __init__(self, queue: TaskQueue, metrics: Metrics, stopping: threading.Event) -> None:
         super().__init__(queue)
@@ -34,14 +34,14 @@ class TimeoutService(ServicePart):
         self._changed = asyncio.Event()
 
     def watch(self) -> None:
-        """Watch from now on; asked for whenever a worker is heard of, because it may hold something."""
+        """Watch from now on; called whenever a worker sends a request that shows that it holds tasks."""
         if self._watching is None or self._watching.done() or self._watching.get_loop().is_closed():
             self._changed = asyncio.Event()
             self._watching = asyncio.create_task(self._watch())
         self._changed.set()
 
     async def stop(self) -> None:
-        """End what goes on in the background of this event loop: after the queue has closed it would open it again."""
+        """Stop watching in this event loop: after the queue has closed it would open connections again."""
         watching = self._watching
         if watching is not None and watching.get_loop() is asyncio.get_running_loop():
             watching.cancel()
@@ -60,7 +60,7 @@ class TimeoutService(ServicePart):
             await self.timing.wait(self._changed, max(0.01, min(left or 0.0, LOOK_SECONDS)))
 
     async def end(self) -> float | None:
-        """End what is out of time now; seconds until the next is, None if nothing has a timeout."""
+        """End attempts that have passed their timeout; seconds until the next does, None if none has a timeout."""
         found = await self._aend_overtime()
         for task in found.ended:
             log.warning("task %s ran past its timeout on a worker over HTTP", task.id, extra={"task_id": str(task.id)})

@@ -1,4 +1,4 @@
-"""What every worker does for all, done by the service: workers that speak HTTP may be the only ones there are."""
+"""The upkeep that workers do for the whole queue, done by the service in case all workers use HTTP."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from tasklib.worker.upkeep.recovery import Recovery
 from tasklib.worker.upkeep.service import Periodic
 
 CARE_SECONDS: Final = 5.0
+"""How often schedules are run and statistics kept, at most."""
 
 
 class Upkeep(ServicePart):
-    """Takes over from dead workers, runs schedules, adds up children, delivers events and keeps the statistics, while
-    workers over HTTP are heard of."""
+    """Recovers the tasks of dead workers, runs schedules, folds groups, delivers events and keeps the statistics, while
+    workers over HTTP send requests."""
 
     def __init__(self, queue: TaskQueue, metrics: Metrics) -> None:
         super().__init__(queue)
@@ -34,8 +35,7 @@ class Upkeep(ServicePart):
         self._signals = WorkflowSignals(queue.timing)
 
     def watch(self) -> None:
-        """Take over from the dead from now on, in the background: that takes regular looks, and requests come as they
-        please."""
+        """Start the services that must look at regular intervals, however requests arrive, unless they run already."""
         loop = asyncio.get_running_loop()
         if self._watching is not loop:
             self._watching = loop
@@ -45,11 +45,11 @@ class Upkeep(ServicePart):
                 service.start()
 
     def child_ended(self) -> None:
-        """Tell the workflow that waits for it, if that is so, soon."""
+        """Fold groups soon, because a task that a workflow may wait for has ended."""
         self._signals.children_ended.set()
 
     async def care(self) -> None:
-        """Do the rest, if it was not done a moment ago."""
+        """Start the services, and do the rest of the upkeep unless it was done within CARE_SECONDS."""
         self.watch()
         now = self.timing.monotonic()
         if now < self._next:
@@ -60,7 +60,7 @@ class Upkeep(ServicePart):
         await self._statistics.akeep()
 
     async def stop(self) -> None:
-        """End what goes on in the background of this event loop."""
+        """Stop the services in this event loop."""
         if self._watching is asyncio.get_running_loop():
             self._watching = None
             for service in self._services:

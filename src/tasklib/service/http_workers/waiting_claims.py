@@ -1,4 +1,4 @@
-"""Claims that wait: woken by the database when there is work, like every other worker."""
+"""Claims over HTTP that wait for work: the database notifies them, as it notifies every other worker."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from tasklib.storage.operations import workers
 from tasklib.storage.statement import Operation
 
 LOOK_SECONDS: Final = 2.0
-"""How often a claim that waits looks although nobody has called: a call that got lost costs this."""
-GLANCE_SECONDS: Final = 0.5
-"""How often it looks whether the service stops or its client is gone; the database is not asked for that."""
+"""How often a waiting claim looks for work without a notification: one that is lost delays it by this much."""
+CLIENT_LOOK_SECONDS: Final = 0.5
+"""How often it checks whether the service stops or its client is gone, which takes no query."""
 
 
 @dataclass(eq=False)
 class Waiting:
-    """One claim that waits."""
+    """A claim that waits for work."""
 
     instance: UUID
     names: Sequence[str]
-    called: asyncio.Event = field(default_factory=asyncio.Event)
+    notified: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class WaitingClaims(ServicePart):
-    """The claims of one service that wait for work, and its one subscription to the database's notices."""
+    """The waiting claims of one service, and its one subscription to notifications of the database."""
 
     def __init__(self, queue: TaskQueue, stopping: threading.Event) -> None:
         super().__init__(queue)
@@ -42,28 +42,29 @@ class WaitingClaims(ServicePart):
 
     @property
     def is_anybody_waiting(self) -> bool:
-        """Whether some claim waits, and will hear of new tasks."""
+        """Whether some claim waits and is notified of new tasks."""
         return self._unsubscribe is not None and bool(self._waiting)
 
-    async def come(self, claim: Waiting, seconds: float) -> None:
-        """Be called from now on.  Look once more after this: what came before it is announced to nobody."""
-        claim.called.clear()
+    async def join(self, claim: Waiting, seconds: float) -> None:
+        """Notify the claim from now on.  It must look once more after this: for earlier tasks there is no
+        notification."""
+        claim.notified.clear()
         self._waiting[claim] = None
         async with self._subscribing:
             if self._unsubscribe is None:
                 self._unsubscribe = await asyncio.to_thread(self.database.subscribe, self._listener())
-        # Not longer than this claim waits: a call to one that is gone wakes nobody else.
+        # No longer than this claim waits: a notification for one that is gone reaches nobody else.
         await self._adeclare_idle(claim, seconds)
 
     async def wait(self, claim: Waiting, seconds: float, is_gone: Callable[[], Awaitable[bool]]) -> None:
-        """Return when called, when the time is over, or when there is nobody left to answer."""
+        """Return when the claim is notified, its time is over, its client is gone, or the service stops."""
         deadline = self.timing.monotonic() + min(seconds, LOOK_SECONDS)
         while (left := deadline - self.timing.monotonic()) > 0 and not self._stopping.is_set():
-            if await self.timing.wait(claim.called, min(left, GLANCE_SECONDS)) or await is_gone():
+            if await self.timing.wait(claim.notified, min(left, CLIENT_LOOK_SECONDS)) or await is_gone():
                 return
 
     async def leave(self, claim: Waiting) -> None:
-        """Be called no more; another that knows the same names is called instead."""
+        """Notify the claim no more; a notification that it has not used goes to another worker of the same names."""
         self._waiting.pop(claim, None)
         if not self._waiting and self._unsubscribe is not None:
             stop, self._unsubscribe = self._unsubscribe, None
@@ -86,15 +87,15 @@ class WaitingClaims(ServicePart):
     def _listener(self) -> Callable[[str], None]:
         loop = asyncio.get_running_loop()
 
-        def hear(event: str) -> None:
+        def listen(event: str) -> None:
             if not event.startswith(("done", "cancel")) and not loop.is_closed():
-                loop.call_soon_threadsafe(self._call, event)
+                loop.call_soon_threadsafe(self._notify, event)
 
-        return hear
+        return listen
 
-    def _call(self, event: str) -> None:
-        """`new:<instance>` is for one, everything else for all."""
+    def _notify(self, event: str) -> None:
+        """Notify the claims that an event is for: `new:<instance>` is for one instance, everything else for all."""
         _, _, wanted = event.partition(":")
         for claim in self._waiting:
             if wanted in ("", str(claim.instance)):
-                claim.called.set()
+                claim.notified.set()

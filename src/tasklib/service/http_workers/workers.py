@@ -1,4 +1,4 @@
-"""Workers in any language: register, claim, beat, and end each attempt under its fencing token."""
+"""Workers in any language: they register, claim, send heartbeats, and end each attempt under its fencing token."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ Leased: TypeAlias = tuple[Known, Claimed, Mapping[str, Sequence[StepRecord]]]
 
 
 class HttpWorkers(ServicePart):
-    """The workers of one queue that speak HTTP.
+    """The workers of one queue that use HTTP.
 
-    Each was registered by somebody, and only for them it claims, beats, ends attempts and stops: NotYours.
+    Only the caller that registered a worker may claim, send heartbeats, end attempts or stop for it: NotYours.
     """
 
     def __init__(self, queue: TaskQueue, stopping: threading.Event) -> None:
@@ -51,7 +51,7 @@ class HttpWorkers(ServicePart):
         self._metrics = Metrics()
         self._giving_back: set[asyncio.Future[None]] = set()
         self._members: set[UUID] = set()
-        """Tasks that were claimed here for whose end others wait."""
+        """Tasks claimed here that other tasks wait for."""
         self.upkeep = Upkeep(queue, self._metrics)
         self.timeouts = TimeoutService(queue, self._metrics, stopping)
         self.waiting = WaitingClaims(queue, stopping)
@@ -59,7 +59,7 @@ class HttpWorkers(ServicePart):
 
     @operation
     def register(self, who: Registration, *, audit: AuditEntry | None = None) -> Operation[None]:
-        """Make a worker known; TooManyWorkers if its owner has MAX_OWNED others."""
+        """Register a worker; TooManyWorkers if its owner has MAX_OWNED others."""
         yield from self.audited(http_workers.register_for(who), audit)
 
     aregister = register.as_async
@@ -67,9 +67,9 @@ class HttpWorkers(ServicePart):
     async def claim(
         self, who: Remote, limit: int, wait_seconds: float, is_gone: Callable[[], Awaitable[bool]]
     ) -> Sequence[tuple[Task, Sequence[StepRecord] | None]] | None:
-        """Lease tasks that are due, waiting a little for the first; None if the worker is not known.
+        """Lease tasks that are due, waiting up to `wait_seconds` for the first; None if the worker is not registered.
 
-        A workflow comes with what it has recorded.  `is_gone` tells whether there is nobody left to answer.
+        A workflow comes with what it has recorded.  `is_gone` says whether the client has disconnected.
         """
         await self.upkeep.care()
         found = await self._claim(who, limit)
@@ -84,7 +84,7 @@ class HttpWorkers(ServicePart):
         return [(row.task(worker.worker_id), records.get(row.id)) for row in claimed.tasks]
 
     async def beat(self, who: Remote) -> Holding | None:
-        """Say that a worker is alive and move its leases forward; None if it was declared dead."""
+        """Record a heartbeat and renew the worker's leases; None if it was declared dead."""
         self.upkeep.watch()
         holding = await self._abeat(who)
         if holding is not None and holding.held:
@@ -93,7 +93,7 @@ class HttpWorkers(ServicePart):
 
     @operation
     def stop_worker(self, who: Remote, *, audit: AuditEntry | None = None) -> Operation[int | None]:
-        """Forget a worker and give back what it holds, no attempt spent; None if it is not known."""
+        """Remove a worker and release what it holds, no attempt spent; None if it is not registered."""
         work = http_workers.stop_for(who)
         return (yield from self.audited(work, audit, lambda n: None if n is None else {"released": n}))
 
@@ -102,7 +102,7 @@ class HttpWorkers(ServicePart):
     async def complete(
         self, task_id: UUID, version: int, result: str, owner: str, audit: AuditEntry | None = None
     ) -> Task | None:
-        """End an attempt in success; its result is JSON text.  None: it was out of time, and has failed by that."""
+        """End an attempt in success; its result is JSON text.  None: it had passed its timeout, and has failed."""
         ended = await self._acomplete(task_id, version, result, owner, audit)
         return None if ended is None else self._counted(ended, "completed")
 
@@ -138,7 +138,7 @@ class HttpWorkers(ServicePart):
 
     @operation
     def report(self, task_id: UUID, version: int, owner: str, progress: float, message: str | None) -> Operation[None]:
-        """Keep how far the attempt has come, from 0 to 1."""
+        """Store the progress of the attempt, from 0 to 1."""
         yield from http_workers.report_for(task_id, version, owner, progress, message)
 
     areport = report.as_async
@@ -152,7 +152,7 @@ class HttpWorkers(ServicePart):
     alog = log.as_async
 
     async def stop(self) -> None:
-        """End what goes on in the background of this event loop; the next worker begins it again."""
+        """Stop the background work in this event loop; the next request of a worker starts it again."""
         await self.upkeep.stop()
         await self.timeouts.stop()
         loop = asyncio.get_running_loop()
@@ -164,11 +164,11 @@ class HttpWorkers(ServicePart):
     async def _wait_and_claim(
         self, who: Remote, limit: int, seconds: float, names: Sequence[str], is_gone: Callable[[], Awaitable[bool]]
     ) -> Leased | None:
-        """What becomes due while the claim waits; nothing if nothing does, or the service stops."""
+        """The tasks that become due while the claim waits; none if none does, or if the service stops."""
         deadline, waiting = self.timing.monotonic() + seconds, Waiting(who.instance, names)
         try:
             while True:
-                await self.waiting.come(waiting, max(0.1, deadline - self.timing.monotonic()))
+                await self.waiting.join(waiting, max(0.1, deadline - self.timing.monotonic()))
                 found = await self._claim(who, limit)
                 left = deadline - self.timing.monotonic()
                 if found is None or found[1].tasks or left <= 0 or self._stopping.is_set() or await is_gone():
@@ -180,7 +180,7 @@ class HttpWorkers(ServicePart):
             await self.waiting.leave(waiting)
 
     async def _claim(self, who: Remote, limit: int) -> Leased | None:
-        """Lease tasks to a worker.  What is taken and cannot be told is given back."""
+        """Lease tasks to a worker.  Tasks that were leased by a claim whose answer is lost are released."""
         taken = list[tuple[str, int]]()
         try:
             return await self._aclaim_once(who, limit, taken)
@@ -212,7 +212,7 @@ class HttpWorkers(ServicePart):
     _aclaim_once = _claim_once.as_async
 
     async def _give_back(self, instance: UUID, taken: Sequence[tuple[str, int]]) -> None:
-        """Try until the database is back: the worker knows nothing of these, and its heartbeat renews their leases."""
+        """Release tasks, trying until the database is back: their worker renews their leases, but does not run them."""
         while True:
             try:
                 await self._agive_back_once(instance, taken)
@@ -293,7 +293,7 @@ class HttpWorkers(ServicePart):
 
 
 def _if_ended(ended: Ended | None) -> Addition:
-    """Nothing more to say; None if this call has not ended the attempt."""
+    """What is added to the audit entry of an attempt's end: nothing; None if this call has not ended it."""
     return None if ended is None or not ended.now else {}
 
 

@@ -1,4 +1,4 @@
-"""Notices of the database that tasks came: whoever shows a queue need not wait for its next look."""
+"""Notifications of the database that tasks have changed, so that a live page need not wait for its next poll."""
 
 from __future__ import annotations
 
@@ -15,49 +15,49 @@ from tasklib.storage.operations import workers
 from tasklib.storage.statement import Operation
 
 ASKED_SECONDS: Final = 10.0
-"""For how long the database is asked for a notice.  On PostgreSQL each costs the commit that sends it: after one nobody
-asks for the next before it has looked."""
+"""For how long one request for notifications holds.  On PostgreSQL a notification slows the commit that sends it, so
+the next is requested only after the last has led to a look."""
 
 
 class Notices(ServicePart):
-    """One watcher of one queue; between `open` and `close` it hears of what others commit."""
+    """Subscribes to one queue; between `open` and `close` it is notified of what others commit."""
 
     def __init__(self, queue: TaskQueue) -> None:
         super().__init__(queue)
         self._instance = uuid4()
-        # A name that no task has: of those who know the same names only one is notified.
+        # A name that no task has: of the workers with the same names only one is notified.
         self._names = (f"notices for {self._instance}",)
-        self._heard = asyncio.Event()
+        self._notified = asyncio.Event()
         self._asked_until = -math.inf
         self._unsubscribe: Callable[[], None] | None = None
 
     async def open(self) -> None:
-        """Hear from now on."""
+        """Subscribe."""
         loop = asyncio.get_running_loop()
 
-        def hear(event: str) -> None:
+        def listen(event: str) -> None:
             kind, _, wanted = event.partition(":")
             mine = kind in ("changed", "woken") or (kind == "new" and wanted in ("", str(self._instance)))
             if mine and not loop.is_closed():
-                loop.call_soon_threadsafe(self._heard.set)
+                loop.call_soon_threadsafe(self._notified.set)
 
         if self._unsubscribe is None:
-            self._unsubscribe = await asyncio.to_thread(self.database.subscribe, hear)
+            self._unsubscribe = await asyncio.to_thread(self.database.subscribe, listen)
 
-    async def heard_within(self, seconds: float) -> bool:
-        """True as soon as something may have changed since the last call; False after so long without a notice."""
+    async def notified_within(self, seconds: float) -> bool:
+        """True as soon as something may have changed since the last call; False if no notification came in time."""
         if self._asked_until < self.timing.monotonic():
             await self._aask()
             self._asked_until = self.timing.monotonic() + ASKED_SECONDS
-        heard = await self.timing.wait(self._heard, seconds)
-        if heard:
-            self._heard.clear()
+        notified = await self.timing.wait(self._notified, seconds)
+        if notified:
+            self._notified.clear()
             self._asked_until = -math.inf
             await self._astop_asking()
-        return heard
+        return notified
 
     def close(self) -> None:
-        """Hear no more."""
+        """Unsubscribe."""
         stop, self._unsubscribe = self._unsubscribe, None
         if stop is not None:
             stop()
