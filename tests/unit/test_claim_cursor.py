@@ -12,9 +12,9 @@ FURTHER = [Position("mail", 0, "2026-01-01T00:00:00Z", 9)]
 
 
 def looked(seconds: float, *, ended: float = 100.0) -> ClaimCursor:
-    resumption = ClaimCursor()
-    resumption.looked(HERE, began=ended - seconds, ended=ended)
-    return resumption
+    cursor = ClaimCursor()
+    cursor.scanned(HERE, began=ended - seconds, ended=ended)
+    return cursor
 
 
 def test_the_first_claim_looks_at_everything():
@@ -22,26 +22,26 @@ def test_the_first_claim_looks_at_everything():
 
 
 def test_claims_go_on_for_a_moment_and_then_look_again():
-    resumption = looked(0.001)
+    cursor = looked(0.001)
 
-    assert resumption.after(["mail"], 100.0 + RESUME_SECONDS * 0.9) == HERE
-    assert resumption.after(["mail"], 100.0 + RESUME_SECONDS * 1.1) == ()
+    assert cursor.after(["mail"], 100.0 + RESUME_SECONDS * 0.9) == HERE
+    assert cursor.after(["mail"], 100.0 + RESUME_SECONDS * 1.1) == ()
 
 
 def test_going_on_does_not_put_off_the_next_look():
-    resumption = looked(0.001)
-    resumption.went_on(FURTHER)
+    cursor = looked(0.001)
+    cursor.continued(FURTHER)
 
-    assert resumption.after(["mail"], 100.0 + RESUME_SECONDS * 0.9) == FURTHER
-    assert resumption.after(["mail"], 100.0 + RESUME_SECONDS * 1.1) == ()
+    assert cursor.after(["mail"], 100.0 + RESUME_SECONDS * 0.9) == FURTHER
+    assert cursor.after(["mail"], 100.0 + RESUME_SECONDS * 1.1) == ()
 
 
 @pytest.mark.parametrize("seconds", [0.05, 0.5])
 def test_looks_that_take_long_come_less_often_and_take_a_tenth_of_the_time(seconds: float):
-    resumption = looked(seconds)
+    cursor = looked(seconds)
 
-    assert resumption.after(["mail"], 100.0 + seconds * 8.9) == HERE
-    assert resumption.after(["mail"], 100.0 + seconds * 9.1) == ()
+    assert cursor.after(["mail"], 100.0 + seconds * 8.9) == HERE
+    assert cursor.after(["mail"], 100.0 + seconds * 9.1) == ()
 
 
 def test_however_long_a_look_takes_the_next_comes():
@@ -49,10 +49,10 @@ def test_however_long_a_look_takes_the_next_comes():
 
 
 def test_a_claim_that_left_off_nowhere_is_followed_by_a_look():
-    resumption = looked(0.001)
-    resumption.went_on(())
+    cursor = looked(0.001)
+    cursor.continued(())
 
-    assert resumption.after(["mail"], 100.0) == ()
+    assert cursor.after(["mail"], 100.0) == ()
 
 
 def test_a_name_that_is_known_no_longer_is_not_gone_on_with():

@@ -17,7 +17,7 @@ log = logging.getLogger("tasklib.worker")
 async def working_beside(worker: Worker) -> AsyncGenerator[None]:
     """Run the worker while the block runs, then let its tasks finish within its grace.
 
-    The block begins when the start-up hooks have run and the database was asked once.  Errors of the hooks and unusable
+    The block begins when the start-up hooks have run and the database was tried once.  Errors of the hooks and unusable
     tables are raised here; a database that cannot be reached does not delay the block.
     """
     running = own_task(worker.run(), owner=worker)

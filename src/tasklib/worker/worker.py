@@ -249,7 +249,7 @@ class Worker:
         return heartbeat
 
     async def _as_instance(self, heartbeat: Heartbeat, work: Callable[[Claimer], Awaitable[None]]) -> None:
-        """Work as a registered instance, drain and sign off."""
+        """Work as a registered instance, then drain and sign off."""
         queue = self._queue
         instance = Instance(queue, self._runner, self._control, heartbeat)
         claimer = self._claimer = Claimer(instance, self._runner, self._selection, self._wakeups)
@@ -271,8 +271,7 @@ class Worker:
             await asyncio.shield(own_task(self._end_instance(instance, claimer)))
 
     async def _until_available(self, step: Callable[[], Awaitable[T]]) -> T | None:
-        """Repeat the step while the database is away, and return its result; None if the worker is stopped
-        meanwhile."""
+        """Repeat the step until the database answers, and return its result; None if the worker is stopped first."""
         failures = 0
         while not self._control.is_stopping:
             try:
@@ -304,7 +303,9 @@ class Worker:
         seen: set[str] = set()
         self._control.workflow_signals.children_ended.set()
         while limit is None or len(seen) < limit:
-            while await self._database.arun(deliver_new):  # what SQL has emitted, or a program that died before it did
+            while await self._database.arun(
+                deliver_new
+            ):  # emitted by SQL, or by a program that died before it delivered them
                 pass
             if self._control.workflow_signals.children_ended.is_set():
                 self._control.workflow_signals.children_ended.clear()
@@ -348,7 +349,7 @@ class Worker:
         if claimer.unregistered:
             self._drop_everything()
         held.give_back(finisher)
-        # Told at once, so that nobody is told until the next heartbeat that this worker will start a task.
+        # Reported now: until the next heartbeat `explain` would say that this worker still takes tasks.
         report = own_task(self._report_stopping(instance)) if held.running else None
         await self._let_finish(self._settings.grace_seconds)
         if report is not None:
@@ -357,7 +358,7 @@ class Worker:
             attempt.stop(StopReason.RELEASED)
         given_up = self._timing.monotonic() + 2 * UNWIND_SECONDS
         while held.running:
-            # Not until each has really ended: one that refuses is abandoned, and no longer held either.
+            # Until each has really ended; one that does not end is abandoned, and then it is no longer held.
             await held.one_ended(max(0.0, given_up - self._timing.monotonic()))
             if self._timing.monotonic() >= given_up:
                 # Should never happen, and must not keep a worker from ending if it does.

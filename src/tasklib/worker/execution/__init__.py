@@ -1,1 +1,1 @@
-"""Running attempts: where each runs, how it is stopped, and how it ended."""
+"""Running attempts: what is held, where each attempt runs, how it is stopped, and how it ended."""

@@ -154,7 +154,7 @@ class Runner:
         return attempt
 
     def hold_slot(self, attempt: Attempt) -> None:
-        """Count an attempt that did not end at once as running, and start others beside it."""
+        """Count an attempt that did not end at once as running: it holds a slot until it ends."""
         self.held.running[attempt.task.id] = attempt
 
     def note_running(self, attempt: Attempt) -> None:

@@ -1,1 +1,1 @@
-"""Getting tasks: when to claim, how many, and what is held until it ends."""
+"""Claiming tasks: when, which, and from where in their order."""

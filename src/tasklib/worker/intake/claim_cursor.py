@@ -8,9 +8,9 @@ from itertools import islice
 from tasklib.storage.operations.claims import Position
 
 RESUME_SECONDS = 0.1
-"""How long claims continue from the cursor before one scans everything again: no longer than a task may wait in the
-buffer."""
-LOOK_SHARE = 0.1
+"""How long claims continue from the cursor before one scans everything again: no longer than a claimed task may wait
+for a slot."""
+SCAN_SHARE = 0.1
 """The part of claim time that full scans may take: while an old snapshot holds back vacuum, a full scan reads every row
 that was claimed since, and takes longer and longer."""
 MAX_RESUME_SECONDS = 10.0
@@ -44,12 +44,12 @@ class ClaimCursor:
             del self._woken[seq]
         return taken
 
-    def went_on(self, last: Sequence[Position]) -> None:
+    def continued(self, last: Sequence[Position]) -> None:
         """Note that a claim continued from the cursor and stopped here."""
         self._last = last
 
-    def looked(self, last: Sequence[Position], *, began: float, ended: float) -> None:
+    def scanned(self, last: Sequence[Position], *, began: float, ended: float) -> None:
         """Note that a claim scanned everything and stopped here."""
         self._last = last
-        seconds = max(RESUME_SECONDS, (ended - began) * (1 / LOOK_SHARE - 1))
+        seconds = max(RESUME_SECONDS, (ended - began) * (1 / SCAN_SHARE - 1))
         self._until = ended + min(MAX_RESUME_SECONDS, seconds)

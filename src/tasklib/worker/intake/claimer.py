@@ -30,7 +30,7 @@ SILENT_SECONDS = 1.0
 GOODBYE_SECONDS = 1.0
 """How long to try to pass a notification on when stopping; one that is lost costs a poll interval."""
 FLEET_LOOKS = 50
-"""Polls per second of all idle workers that are not notified, together."""
+"""Polls per second of all idle workers together that are not notified."""
 
 log = logging.getLogger("tasklib.worker")
 
@@ -98,7 +98,7 @@ class Claimer:
                     await self.release_strays()
                 if wanted == 0:
                     await self._declare_busy()
-                    # Nothing signals when heartbeats arrive again.
+                    # Nothing wakes this loop when heartbeats arrive again.
                     longest = inf if may_claim else SILENT_SECONDS
                     await self._control.sleep(min(self._selection.poll_seconds, longest))
                     continue
@@ -107,7 +107,7 @@ class Claimer:
                 if failures:
                     log.info("the database is back")
                     failures = 0
-                await self._look_again(claimed)
+                await self._pause(claimed)
             except TaskLibError as error:
                 self._may_have_strays = self._may_be_forgotten = True
                 if failures == 0:
@@ -122,7 +122,7 @@ class Claimer:
         """Claim once and start the tasks; a notification for more than fits here is passed on to another worker."""
         notified, self._notified = self._notified, False
         claimed = await self.claim(wanted)
-        # The answer may arrive after a heartbeat that found this instance declared dead: other workers run these tasks.
+        # A heartbeat may have found this instance declared dead before the answer came: then others run these tasks.
         self.unregistered |= not claimed.registered
         if self.unregistered:
             return claimed
@@ -181,11 +181,11 @@ class Claimer:
         self._plain = claimed.plain and self._database.dialect == "postgres"
         self._keyed = claimed.hinted
         if after:
-            self._cursor.went_on(claimed.last)
+            self._cursor.continued(claimed.last)
             if len(claimed.tasks) == limit:
                 self._cursor.woken(set(woken).difference(task.seq for task in claimed.tasks))
         else:
-            self._cursor.looked(claimed.last, began=began, ended=self._timing.monotonic())
+            self._cursor.scanned(claimed.last, began=began, ended=self._timing.monotonic())
         if claimed.tasks:
             self._control.has_claimed.set()
         for task in claimed.tasks:
@@ -193,7 +193,7 @@ class Claimer:
         return claimed
 
     def _claims(self) -> Iterator[ClaimedTask]:
-        """Everything this instance holds or has not recorded yet, listed so that other workers do not run it again."""
+        """Everything this instance holds, or whose outcome it has not recorded yet: no other worker may run these."""
         return chain(self._held.tasks(), self._finisher.unrecorded())
 
     def _wanted(self) -> int:
@@ -209,8 +209,8 @@ class Claimer:
             self._runner.start_held()
             self._held.give_back(self._finisher, keep=self._size.next_claim(len(self._held.running), 0))
 
-    async def _look_again(self, claimed: Claimed) -> None:
-        """Wait until there may be something to claim."""
+    async def _pause(self, claimed: Claimed) -> None:
+        """Wait until there may be something to claim, which is at once after a claim that took tasks."""
         if self.unregistered or (claimed.tasks and not (claimed.exhausted and self._notify_until)):
             return
         if claimed.contended:

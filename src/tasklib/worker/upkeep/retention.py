@@ -17,7 +17,7 @@ from tasklib.worker.upkeep.service import Periodic
 
 EVERY_SECONDS = 30.0
 TURN_SECONDS = 60.0
-"""How long the others wait for a worker that may have died during its sweep."""
+"""How long other workers leave the sweep to the one that has begun it, which may have died."""
 FACTS_EVERY_SECONDS = 3600.0
 """How often one of the workers looks for old facts."""
 REST = 29.0
@@ -29,14 +29,14 @@ T = TypeVar("T")
 
 
 def retention_services(queue: TaskQueue) -> Sequence[Periodic]:
-    """What removes what the queue's settings keep for some time only."""
+    """The services that remove what the queue's retention settings no longer keep."""
     rules, facts_kept = parse_retention(queue.config.retention), parse_fact_retention(queue.config.retention)
     tasks = [RetentionService(queue, rules)] if rules else []
     return [*tasks, *([] if facts_kept is None else [FactRetention(queue, facts_kept)])]
 
 
 class Unhurried(Periodic):
-    """Works page by page, and rests longer than it works."""
+    """Works page by page, and pauses much longer than it works, so that other work comes first."""
 
     async def run_page(self, operation: Callable[[], Operation[T]]) -> T:
         """Do one page, and pause."""
@@ -69,14 +69,14 @@ class RetentionService(Unhurried):
 
 
 class FactRetention(Unhurried):
-    """Deletes facts that are so old that no task which lives, or will be submitted, is promised them."""
+    """Deletes facts that are too old for any task that has not ended, or is still to be submitted, to rely on."""
 
     def __init__(self, queue: TaskQueue, kept_seconds: float) -> None:
         super().__init__(queue, EVERY_SECONDS)
         self._kept_seconds = kept_seconds
 
     async def step(self) -> None:
-        """Remove what nobody can need, unless a worker has looked within the hour."""
+        """Remove the facts that no task can need, unless a worker has done so within the hour."""
         now = await self.run_page(lambda: facts.begin_fact_sweep(self._kept_seconds, FACTS_EVERY_SECONDS))
         if now is None:
             return
@@ -88,10 +88,9 @@ class FactRetention(Unhurried):
             log.info("removed %d facts that no task can need any more", deleted)
 
     async def _find_oldest(self, now: datetime) -> datetime:
-        """When the oldest task was submitted that has not ended.
+        """When the oldest task that has not ended was submitted; `now`, the start of the sweep, if there is none.
 
-        The look begins at the first task each time, and gives no later moment than its own beginning: a task that had
-        ended and is retried, also meanwhile, is one that lives.
+        It reads from the first task each time, because an old task that had ended may have been retried.
         """
         after: int | None = 0
         while after is not None:
