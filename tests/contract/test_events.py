@@ -46,7 +46,7 @@ def test_a_fact_told_after_the_wait_wakes_the_task(queue: Face, shipping: Any):
 
     task = queue.read(task_id)
     assert (task.state, task.waits_for, task.due_at) == (TaskState.PENDING, "event shipped:42", None)
-    assert "waits for event shipped:42 since" in str(queue.explain(task_id))
+    assert "waiting for event shipped:42 since" in str(queue.explain(task_id))
     assert queue.count(state="waiting") == 1
 
     assert queue.emit("shipped:42", {"tracking": "XY"})

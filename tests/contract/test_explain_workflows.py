@@ -38,7 +38,7 @@ def test_a_sleep_and_an_event(queue: Face) -> None:
 
     assert explained(queue, sleeper) == "it sleeps until 2030-01-01T13:00:00+00:00, in 60 min"
     said = explained(queue, waiter, names=["shipped:42"])
-    assert said == "it waits for event shipped:42 since 2030-01-01T12:00:00+00:00, gives up in 2.0 h"
+    assert said == "it has been waiting for event shipped:42 since 2030-01-01T12:00:00+00:00, gives up in 2.0 h"
     assert "event a | b since" in explained(queue, waiter, names=["a", "b"])
 
 
@@ -50,7 +50,7 @@ def test_a_question(queue: Face) -> None:
     task_id = asking.submit()
     queue.process_batch()
     (reason,) = queue.explain(task_id).reasons
-    assert reason.text == "it asks 'Are you sure?' since 2030-01-01T12:00:00+00:00, gives up in 2.0 h"
+    assert reason.text == "it has been asking 'Are you sure?' since 2030-01-01T12:00:00+00:00, gives up in 2.0 h"
     assert reason.remedy == f"answer it: tasklib answer {task_id} sure JSON"
 
 

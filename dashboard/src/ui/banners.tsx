@@ -17,7 +17,7 @@ const TOLD: Record<string, { many?: (all: Finding[]) => string; news?: boolean }
   paused: { many: (all) => plural(all.length, "pause") },
   unhandled: { many: (all) => `No running worker handles ${plural(all.length, "type")}` },
   worker_lost: { many: (all) => `${plural(all.length, "worker")} were lost with ${plural(held(all), "task")}`, news: true },
-  worker_silent: { many: (all) => `${plural(all.length, "worker")} send no heartbeat any more`, news: true },
+  worker_silent: { many: (all) => `${plural(all.length, "worker")} have stopped sending heartbeats`, news: true },
 };
 
 const held = (all: Finding[]): number => all.reduce((sum, each) => sum + each.count, 0);

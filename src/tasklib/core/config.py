@@ -170,7 +170,7 @@ class Config:
             )
         if not isinstance(url, str):
             raise ConfigurationError(f"database_url must be a string, got {url!r}")
-        # A blank at either end comes from a .env file or a shell, and libpq takes what begins with one for no URL.
+        # A blank at either end comes from a .env file or a shell; libpq recognises no URL that begins with one.
         url, schema = _plain_url(url.strip())
         if schema is not None:
             if url.startswith("sqlite"):

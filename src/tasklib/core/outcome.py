@@ -89,7 +89,7 @@ class Completion(NamedTuple):
 
 
 class Attempt(Protocol):
-    """What decides about an attempt: which one it is, and how many may follow."""
+    """The attempt to decide about: which one it is, and how many may follow."""
 
     @property
     def id(self) -> object: ...
@@ -102,7 +102,7 @@ class Attempt(Protocol):
 
 
 class RetryOptions(Protocol):
-    """What was declared for a task about its retries."""
+    """What a task declares about its retries."""
 
     @property
     def retry_policy(self) -> RetryPolicy | None: ...

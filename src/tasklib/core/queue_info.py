@@ -1,4 +1,4 @@
-"""What a queue tells about itself: its workers, its numbers, its errors; and by what its tasks are filtered."""
+"""Values that describe a queue: its workers, counts and errors, and the filter that selects tasks."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_a_workflow_is_told_asked_and_shown(queue: Face, http: Client, waiting: 
     assert (shown["status"], shown["waitsFor"]) == ("pending", "event number")
     assert http.get("/api/tasks?status=waiting").json()["total"] == 1
     assert http.get("/api/tasks/stats").json()["waiting"] == 1
-    assert "waits for event number" in http.get(f"/api/tasks/{waiting}/explain").json()["reasons"][0]["text"]
+    assert "waiting for event number" in http.get(f"/api/tasks/{waiting}/explain").json()["reasons"][0]["text"]
 
     assert http.post(f"/api/tasks/{waiting}/events", {"name": "number", "payload": 5}).json() == {"new": True}
     queue.process_batch()

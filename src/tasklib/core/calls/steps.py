@@ -1,6 +1,6 @@
-"""What a running task may record, as its function sees it: steps with their options.
+"""Steps, waits and children, as the function of a workflow calls them on its context.
 
-Here are only names and checks.  The worker gives a context its `Workflow`, which does the work.
+This module has only names, types and checks; the worker gives each context a `Workflow`, which does the work.
 """
 
 from __future__ import annotations

@@ -189,10 +189,10 @@ def _suspended(task: Task, waits_for: str, left: float | None, seen: Evidence) -
     texts = {
         "sleep": f"it sleeps until {end}{until}",
         "retry": f"step {name!r} failed and is tried again{until}",
-        "code": f"it is parked since {since}: its code does not fit what it has recorded",
+        "code": f"it has been parked since {since}: its code does not fit what it has recorded",
     }
     text = texts.get(
-        kind, f"it waits for {waits_for} since {since}" + ("" if span is None else f", gives up in {span}")
+        kind, f"it has been waiting for {waits_for} since {since}" + ("" if span is None else f", gives up in {span}")
     )
     evidence: dict[str, Any] = {"waits_for": waits_for, "since": task.updated_at, "seconds": left}
     if kind == "children" and seen.children is not None:
@@ -205,7 +205,7 @@ def _suspended(task: Task, waits_for: str, left: float | None, seen: Evidence) -
         evidence |= {"before": [{"id": each.id, "name": each.name, "state": each.state} for each in seen.before]}
     if kind == "answer" and seen.question is not None:
         gives_up = "" if span is None else f", gives up in {span}"
-        text = f"it asks {seen.question!r} since {since}{gives_up}"
+        text = f"it has been asking {seen.question!r} since {since}{gives_up}"
         remedy = f"answer it: tasklib answer {task.id} {name} JSON"
         return Reason("waiting", text, evidence | {"question": seen.question, "key": name}, remedy)
     if kind == "budget":
@@ -274,7 +274,9 @@ def _nobody(seen: Evidence) -> Reason:
     stopping = [worker.worker_id for worker in alive if name in worker.names]
     text = f"no live worker knows tasks named {name!r} (workers seen: {known or 'none'})"
     if stopping:
-        text = f"no worker takes tasks named {name!r} any more: {_some(stopping)} ends when what it runs has ended"
+        text = (
+            f"no worker takes tasks named {name!r} any more: {_some(stopping)} ends when its running tasks have ended"
+        )
     if silent:
         text += f"; {silent[0].worker_id} knew them and stopped answering {_ago(seen, silent[0])} ago"
     evidence = {

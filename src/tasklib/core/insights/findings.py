@@ -16,11 +16,11 @@ from tasklib.core.queue_info import EndedWorker, ErrorGroup, QueueStats, WorkerI
 from tasklib.core.schedule import Schedule
 
 NEW: Final = timedelta(hours=1)
-"""For this long an error group is new, and a lost worker is news."""
+"""How long an error group counts as new, and a lost worker is reported."""
 LATE: Final = timedelta(minutes=1)
 """A schedule that is due for longer than this was missed."""
 MOST_OF_THE_SLOTS: Final = 0.8
-"""From this part on one type holds all slots."""
+"""If one type has at least this part of the slots, it counts as holding all of them."""
 MOST_OF_A_KIND: Final = 10
 
 
@@ -117,7 +117,7 @@ def find(seen: Situation) -> tuple[Finding, ...]:
 
 
 def _waiting(seen: Situation, name: str) -> int:
-    """Tasks of a name that are due, or will be by a retry; not those that wait for their time or for an event."""
+    """Tasks of a name that are due or wait for a retry; not those that are delayed or wait for an event."""
     counts = seen.stats.by_name.get(name, {})
     later = counts.get("delayed", 0) + counts.get("waiting", 0)
     return counts.get("pending", 0) - later + counts.get("retrying", 0)
@@ -135,7 +135,7 @@ def _paused(seen: Situation) -> Iterator[Finding]:
 
 
 def _unhandled_names(seen: Situation) -> dict[str, int]:
-    """What waits of names that are not paused and that no worker alive handles."""
+    """How many tasks wait, by name, of names that are not paused and that no live worker handles."""
     handled = {name for worker in seen.workers if worker.alive for name in worker.names}
     paused = {pause.name for pause in seen.pauses}
     waiting = {name: _waiting(seen, name) for name in seen.stats.by_name if name not in handled and name not in paused}
@@ -143,12 +143,12 @@ def _unhandled_names(seen: Situation) -> dict[str, int]:
 
 
 def _silent(seen: Situation) -> list[WorkerInfo]:
-    """Workers that have sent no heartbeat for too long and whose tasks nobody has taken back yet, the latest first."""
+    """Workers that have sent no heartbeat for too long and whose tasks are not recovered yet, the latest first."""
     return sorted((each for each in seen.workers if not each.alive), key=lambda each: each.heartbeat_at, reverse=True)
 
 
 def _left_behind(seen: Situation) -> int:
-    """How many tasks no worker at all is there for, those that silent ones hold included."""
+    """How many tasks wait although no worker is alive, including those that silent workers hold."""
     if any(worker.alive for worker in seen.workers):
         return 0
     return sum(_unhandled_names(seen).values()) + sum(worker.running for worker in _silent(seen))
@@ -228,12 +228,12 @@ def _new_errors(seen: Situation) -> Iterator[Finding]:
 
 
 def _returned_errors(seen: Situation) -> Iterator[Finding]:
-    """Errors that were resolved, and came again."""
+    """Errors that have come back after they were resolved."""
     for group in [each for each in seen.errors if _status(seen, each) == "reopened"][:MOST_OF_A_KIND]:
         mark = seen.marks[group.id]
         kind = (group.fingerprint or "").partition(" in ")[0] or "An error"
         by = f" by {mark.set_by}" if mark.set_by else ""
-        text = f"{kind} in {group.name} came again after it was resolved{by}: {group.message}"
+        text = f"{kind} in {group.name} is back after it was resolved{by}: {group.message}"
         remedies = (Remedy("errors", "Error", group.id), Remedy("task", "Latest task", str(group.example)))
         yield Finding("error_again", Severity.WARNING, text, group.last_seen, group.count, group.name, remedies)
 
@@ -253,12 +253,12 @@ def _lost_workers(seen: Situation) -> Iterator[Finding]:
 
 
 def _silent_workers(seen: Situation) -> Iterator[Finding]:
-    """Those that have fallen silent and are not recorded as lost yet: another worker does that, if there is one."""
+    """Workers that have fallen silent and are not recorded as lost yet, which another worker does if there is one."""
     if _left_behind(seen):
         return
     for worker in sorted(_silent(seen), key=lambda each: -each.running)[:MOST_OF_A_KIND]:
-        held = f"; it holds {_tasks(worker.running)}, which others take back" if worker.running else ""
-        text = f"Worker {worker.worker_id} on {worker.host} sends no heartbeat any more{held}"
+        held = f"; it holds {_tasks(worker.running)}, which other workers will recover" if worker.running else ""
+        text = f"Worker {worker.worker_id} on {worker.host} has stopped sending heartbeats{held}"
         severity = Severity.WARNING if worker.running else Severity.INFO
         remedies = (Remedy("workers", "Workers"),)
         yield Finding("worker_silent", severity, text, worker.heartbeat_at, worker.running, None, remedies)
@@ -310,7 +310,7 @@ def _open_questions(seen: Situation) -> Iterator[Finding]:
 
 
 def _percent(value: float | None) -> str:
-    """As exact as it says something: near all of them thousandths count, elsewhere tenths."""
+    """The percentage to a tenth, above 99 % to a thousandth."""
     return "none" if value is None else f"{round(value, 3 if value > 99 else 1):g} %"
 
 
