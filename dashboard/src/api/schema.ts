@@ -240,8 +240,8 @@ export interface paths {
          * @description Live counts as server-sent events.
          *
          *     Each event is complete, so a reconnecting client misses nothing: the first event has the current counts,
-         *     and its `id` is that of the last one seen if nothing has changed.  Something is sent at least every 5 seconds: a
-         *     client that hears nothing for 12 has lost the service.
+         *     and its `id` is that of the last one seen if nothing has changed.  Something is sent at least every 5 seconds; a
+         *     client that receives nothing for 12 has lost the service.
          */
         get: operations["listen_api_events_get"];
         put?: never;
@@ -3859,7 +3859,7 @@ export interface components {
             key: string;
             /**
              * Kind
-             * @description `step`, `sleep`, `wait`, `ask`, `run` or `map`.
+             * @description `step`, `sleep`, `wait`, `ask`, `run`, `map`, `flow` or `spend`.
              */
             kind: string;
             /** Note */

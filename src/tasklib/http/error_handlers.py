@@ -1,4 +1,4 @@
-"""Every error of the app is answered as a problem."""
+"""Error handlers: every error of the app is answered as a problem (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def _on_http(request: Request, error: Exception) -> JSONResponse:
             detail = f"{path} does not take {request.method}; see GET {_description(request)}"
             return problem(405, kind, detail, headers={"Allow": ", ".join(_methods(request))})
         case 400 if error.detail == UNREADABLE_BODY and isinstance(error.__cause__, UnicodeDecodeError):
-            return problem(400, "invalid-request", "the body is not text in UTF-8: send it so, and not compressed")
+            return problem(400, "invalid-request", "the body is not UTF-8 text; send it in UTF-8 and uncompressed")
         case 400 if error.detail == UNREADABLE_BODY:
             detail = (
                 f"the body cannot be read: nest it at most {MAX_DEPTH} deep, and write integers of fewer digits as text"
@@ -97,7 +97,7 @@ async def _on_tasklib(request: Request, error: Exception) -> JSONResponse:
 
 async def _on_foreign_worker(request: Request, _: Exception) -> JSONResponse:
     detail = (
-        "this worker was registered with another token, and only that one may speak for it; "
+        "this worker was registered with another token, and only that token may act for it; "
         "register a worker with this token and claim with it"
     )
     return await _on_http(request, Refused(403, "not-your-worker", detail))
@@ -160,7 +160,7 @@ def _got(error: Mapping[str, Any]) -> str:
 def _detail(request: Request, error: Exception) -> str:
     """The message of an error, with the statuses of HTTP: a running task is `processing` here.
 
-    What is wrong with the database is for the log: its address and user are nothing for callers, who may be anybody.
+    Errors of the database go to the log: callers, who may be anybody, must not learn its address and user.
     """
     for kind, text in _FOR_THE_LOG.items():
         if isinstance(error, kind):

@@ -1,4 +1,4 @@
-"""What is wrong with the database, in the log once in a while: open pages ask again and again."""
+"""Logs what is wrong with the database, but not for each request: open pages send one after the other."""
 
 from __future__ import annotations
 

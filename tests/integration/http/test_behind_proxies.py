@@ -141,7 +141,7 @@ def test_without_tokens_a_proxy_opens_nothing_whatever_it_was_told(sqlite_url: s
             with behind(server.url, setting, http_version) as client:
                 assert statuses(client) == refused, setting
         with behind(server.url, nothing) as client:
-            assert "came by a proxy" in client.get("/api/tasks").json()["detail"]
+            assert "came through a proxy" in client.get("/api/tasks").json()["detail"]
         assert httpx.get(f"{server.url}/api/tokens", timeout=180).json() == {"tokens": [], "total": 0}
 
 

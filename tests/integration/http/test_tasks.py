@@ -374,7 +374,7 @@ def test_an_unknown_route_or_method_is_a_problem(http: Client) -> None:
         ('{"type":', "the body is not JSON: Expecting value at character 8"),
         ("", "send a JSON object, with the header Content-Type: application/json"),
         ("[]", "send a JSON object, with the header Content-Type: application/json"),
-        (b'{"type": "caf\xe9"}', "the body is not text in UTF-8: send it so, and not compressed"),
+        (b'{"type": "caf\xe9"}', "the body is not UTF-8 text; send it in UTF-8 and uncompressed"),
         ('{"type": "job", "option": {}}', "option: is not known here; see GET /openapi.json"),
         (
             '{"type": "job", "options": {"maxAttempts": 0}}',

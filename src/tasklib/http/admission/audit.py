@@ -1,4 +1,4 @@
-"""Every change is in the audit log: who, what, when, from where; and so are refusals (`refusals.py`)."""
+"""Writes every change to the audit log: who, what, when, from where.  Refusals are written by `refusals.py`."""
 
 from __future__ import annotations
 

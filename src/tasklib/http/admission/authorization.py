@@ -61,10 +61,12 @@ def require(request: Request, permission: Permission | None, what: str = "this")
 
 
 def _unknown(request: Request) -> Refused:
-    said = "a valid token is needed: send the header `Authorization: Bearer tl_…`; make one by: tasklib token create"
+    said = "a valid token is needed: send the header `Authorization: Bearer tl_…`; make one with: tasklib token create"
     proxy = sign_of_proxy(request) if parts_of(request).opens_to_this_machine else None
     if proxy is not None:
-        said += f"; without tokens only this machine itself gets in, and this request came by a proxy ({proxy})"
+        said += (
+            f"; without tokens only this machine itself is admitted, and this request came through a proxy ({proxy})"
+        )
     return Refused(401, "token-required", said, headers={"WWW-Authenticate": 'Bearer realm="tasklib"'})
 
 

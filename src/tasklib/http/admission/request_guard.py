@@ -78,7 +78,7 @@ class RequestGuard:
             raise Refused(400, "invalid-request", "a request names one host; this one names several")
         if self._hosts is not None and _hostname(host) not in self._hosts:
             raise Refused(
-                403, "host-refused", f"this service does not answer for the host {host!r}; allow it by --allow-host"
+                403, "host-refused", f"this service does not answer for the host {host!r}; allow it with --allow-host"
             )
         if scope["method"] not in SAFE_METHODS and not _same_origin(headers, host):
             raise Refused(403, "origin-refused", "requests from other sites may not change anything")

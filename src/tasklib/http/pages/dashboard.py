@@ -41,7 +41,7 @@ FOREVER: Final = "private, max-age=31536000, immutable"
 """For files that have a digest of their content in their name."""
 MAX_FORM_BYTES: Final = 4096
 PATIENCE_SECONDS: Final = 1.0
-"""After this long a database that was asked who the caller is counts as away."""
+"""How long the database may take to identify the caller, before it counts as away."""
 
 
 class PageRoute(AuditedRoute):

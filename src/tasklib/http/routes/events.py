@@ -33,8 +33,8 @@ async def listen(request: Request) -> StreamingResponse:
     """Live counts as server-sent events.
 
     Each event is complete, so a reconnecting client misses nothing: the first event has the current counts,
-    and its `id` is that of the last one seen if nothing has changed.  Something is sent at least every 5 seconds: a
-    client that hears nothing for 12 has lost the service.
+    and its `id` is that of the last one seen if nothing has changed.  Something is sent at least every 5 seconds; a
+    client that receives nothing for 12 has lost the service.
     """
     live = parts_of(request).live_stats
     listener = live.admit(principal_of(request).identity)

@@ -48,7 +48,7 @@ async def list_schedules(query: Annotated[Part, Query()], service: Service) -> S
 async def create_schedule(body: CreateSchedule, request: Request, service: Service) -> Schedule:
     """Create a schedule."""
     if await service.schedules.aget(body.name) is not None:
-        detail = f"there is a schedule {body.name!r} already; change it by PUT"
+        detail = f"there is a schedule {body.name!r} already; change it with PUT"
         raise Refused(409, "schedule-exists", detail, field="name")
     return Schedule.of(await create.put_schedule(service, body.name, body.decided(), audit_of(request, name=body.name)))
 

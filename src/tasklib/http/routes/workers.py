@@ -194,8 +194,8 @@ async def log(task_id: TaskId, body: LogInput, workers: Workers, owner: Owner) -
 
 def _too_many() -> Refused:
     detail = (
-        f"this caller has {MAX_OWNED} workers registered, and more are not kept; stop those that are not "
-        "needed by DELETE, or wait until those that are gone are declared dead"
+        f"this caller has {MAX_OWNED} workers registered, which is the maximum; remove those that are not needed "
+        "with DELETE, or wait until those that are gone are declared dead"
     )
     return Refused(429, "too-many-workers", detail, headers={"Retry-After": str(math.ceil(CARE_SECONDS))})
 

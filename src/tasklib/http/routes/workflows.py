@@ -25,7 +25,7 @@ class Step(Answer):
 
     key: str
     number: int
-    kind: str = Field(description="`step`, `sleep`, `wait`, `ask`, `run` or `map`.")
+    kind: str = Field(description="`step`, `sleep`, `wait`, `ask`, `run`, `map`, `flow` or `spend`.")
     state: str = Field(description="`open`, `done` or `failed`.")
     value: AnyJson
     error: AnyJson
