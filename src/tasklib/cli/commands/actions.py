@@ -125,7 +125,7 @@ def cleanup(
 ) -> None:
     """Delete tasks that ended long ago.
 
-    It takes a few at a time, so that nobody has to wait for it.
+    It deletes a few at a time, so that nothing has to wait for it.
 
     Examples:
         tasklib cleanup --older-than 30d

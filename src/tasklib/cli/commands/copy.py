@@ -26,7 +26,7 @@ def copy(
     That is waiting, delayed and finished tasks, what workflows have recorded and wait for, events, schedules,
     pauses, limits and budgets. The source is paused first and stays so, and nothing is removed from it. Tasks keep
     their ids and schedules their next runs. It can be run again, for what was submitted meanwhile or after a failure:
-    each thing is handed over once, and what the target has changed, finished or removed since stays so.
+    each thing is copied once, and what the target has changed, finished or removed since stays as it is.
 
     Examples:
         tasklib copy sqlite:///tasks.db postgresql://localhost/app

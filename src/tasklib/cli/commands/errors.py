@@ -22,7 +22,7 @@ def errors(
 ) -> None:
     """Show failures, grouped by kind of error.
 
-    Every task counts that failed for good or was buried. The id of a group is what redrive takes.
+    It counts every task that failed for good or was buried; redrive takes the id of a group.
 
     Examples:
         tasklib errors

@@ -21,17 +21,17 @@ app = Commands("Queue")
 def objectives(
     cli: Cli,
     name: Annotated[str | None, argument("NAME", "Tasks of this name; all together without it.")] = None,
-    within: Annotated[str | None, option("TIME", "Want them within this time: 5s, 200ms, 1m.")] = None,
+    within: Annotated[str | None, option("TIME", "Set the objective: at most this long, as 5s, 200ms, 1m.")] = None,
     target: Annotated[float, option("PERCENT", "Of the attempts.", show_default=True)] = 99.5,
     kind: Annotated[
         str, option("KIND", "wait: from due to started; run: from started to ended.", words=KINDS, show_default=True)
     ] = "wait",
-    remove: Annotated[bool, option(None, "Want it no longer.", "--remove")] = False,
+    remove: Annotated[bool, option(None, "Remove the objective.", "--remove")] = False,
     over: Annotated[str, option("TIME", "Measure them over this time.", show_default=True)] = "24h",
 ) -> None:
     """Show how objectives stand, or set or remove one.
 
-    What may still miss an objective is its error budget: 100 % if none did, below 0 % if it is overspent.
+    The error budget says how much may still miss the objective: 100 % if nothing has, below 0 % if it is overspent.
 
     Examples:
         tasklib objectives

@@ -52,7 +52,7 @@ def types(cli: Cli) -> None:
 def scale(
     cli: Cli,
     names: Annotated[
-        list[str] | None, argument("NAMES", "Tasks of these names; all that have something to do without.")
+        list[str] | None, argument("NAMES", "Tasks of these names.  [default: every name with something to do]")
     ] = None,
     objective: Annotated[
         float, option("SECONDS", "Within how long what is due should have run.", min=0.001)

@@ -115,12 +115,14 @@ def replay(
     waiting: Annotated[bool, option(None, "Replay every workflow that waits now.")] = False,
     task: Annotated[list[str] | None, option("ID", "Replay this one; may be repeated.")] = None,
     file: Annotated[Path | None, option("PATH", "Replay what --save has written; needs no database.")] = None,
-    save: Annotated[Path | None, option("PATH", "Write the recorded steps there, in clear, a workflow a line.")] = None,
+    save: Annotated[
+        Path | None, option("PATH", "Write the recorded steps there, in clear, one workflow per line.")
+    ] = None,
 ) -> None:
     """Run today's code against what workflows have recorded, executing no step, and name the first divergence.
 
     The functions run from the top; recorded steps give their values, and where something is not recorded they stop.
-    What they submit outside of steps goes nowhere. Ends with 1 if new code would park or fail a workflow.
+    What they submit outside of steps goes nowhere. Exits with 1 if new code would park or fail a workflow.
 
     Examples:
         tasklib replay app.tasks --waiting

@@ -21,7 +21,10 @@ def demo(
     seconds: Annotated[
         float | None,
         option(
-            "SECONDS", "Stop after this time.  [env: DEMO_SECONDS; default: 8 if this is no terminal]", min=1, max=86400
+            "SECONDS",
+            "Stop after this time.  [env: DEMO_SECONDS; default: 8 if this is not a terminal]",
+            min=1,
+            max=86400,
         ),
     ] = None,
     keep: Annotated[bool, option(None, "Keep the demo's SQLite file to look at afterwards.", "--keep")] = False,

@@ -17,8 +17,8 @@ def bench(
 ) -> None:
     """Measure submit, drain and wake-up times on this database.
 
-    It works in a schema (or a file) of its own beside your tasks, and removes it afterwards. Your server's other work
-    counts in: run it twice.
+    It works in a schema (or a file) of its own beside your tasks, and removes it afterwards. Other load on the
+    server affects the figures: run it twice.
 
     Examples:
         tasklib bench --database-url postgresql://localhost/app

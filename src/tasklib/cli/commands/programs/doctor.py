@@ -28,7 +28,7 @@ def doctor(
     """Find problems and say what to do about them; exit 1 if there are any.
 
     Looks at the schema, workers, waiting tasks, pauses, limits, schedules, indexes and triggers, at the settings and
-    clocks of the server, and whether a pooler such as PgBouncer stands before it. It changes nothing.
+    clocks of the server, and whether a pooler such as PgBouncer is in front of it. It changes nothing.
 
     Examples:
         tasklib doctor
