@@ -81,7 +81,7 @@ def execute(connection: sqlite3.Connection, name: str, params: Mapping[str, Any]
 
 
 def _fetch(connection: sqlite3.Connection, cursor: sqlite3.Cursor, part: str, bound: Mapping[str, Any]) -> list[Any]:
-    """The rows; where one holds text that is no UTF-8, all are read again with a mark in place of its odd bytes."""
+    """The rows; if one holds text that is not UTF-8, all are read again with a mark in place of its odd bytes."""
     try:
         return cursor.fetchall()
     except sqlite3.OperationalError as error:

@@ -29,7 +29,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How many retries a task gets whose row does not say, as one inserted by hand."""
+    """How many retries a task gets if its row does not say, as when it was inserted by hand."""
 
     by_name: Mapping[str, int] = field(default_factory=dict[str, int])
     default: int = DEFAULT_RETRIES
@@ -90,16 +90,16 @@ class Claimed:
 
 
 class Seen(NamedTuple):
-    """What a look around has found."""
+    """The answer to `look_around`."""
 
     may_claim: bool
-    """A claim may take something, or must not be put off: the instance may be declared dead."""
+    """A claim may take something, or is needed to find out whether the instance was declared dead."""
     next_due_in: float | None
     """Seconds until the next waiting task of these names becomes due."""
     events: bool
-    """There are events that nobody has delivered."""
+    """There are undelivered events."""
     groups: bool
-    """There are children whose end nobody has counted, or who are to be cancelled."""
+    """There are children whose ends are not counted yet, or which must be cancelled."""
     is_notified: bool = True
     """The instance is notified of new tasks for as long as it asked, if it did."""
 

@@ -63,7 +63,7 @@ def export_tasks(after: int) -> Operation[Exported]:
     rows = yield page
     workflows = sorted(str(row["id"]) for row in rows if row["marks"] is not None)
     if workflows:
-        # Who fills a step wakes its task under the task's lock: both are read as they were at one moment.
+        # A step is filled, and its task woken, under the task's lock: so both are read as of one moment.
         yield BEGIN
         yield Statement("lock_tasks", {"ids": dumps(workflows)})
         rows = yield page
@@ -101,7 +101,7 @@ def import_tasks(found: Exported) -> Operation[int]:
         yield Statement("tally_imported", {"ids": dumps(new)})
     yield COMMIT
     if found.waits:
-        # Committed, these waits are seen by whoever emits a fact from now on; earlier ones are delivered again.
+        # Once committed, these waits are found by every fact emitted from now on; earlier facts are delivered again.
         yield Statement("redeliver_facts", {"names": dumps(sorted({each["event"] for each in found.waits}))})
     return len(new)
 

@@ -29,7 +29,7 @@ from tasklib.storage.statement import BEGIN, Operation, Row, Statement
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An attempt of a worker over HTTP, and the caller that says so."""
+    """An attempt of a worker over HTTP, and the caller that claims to run it."""
 
     task_id: UUID
     version: int
@@ -224,7 +224,7 @@ def add_children(
 
 
 def find_group(attempt: Attempt, key: str) -> Operation[UUID]:
-    """The id of the group of a step, or a new one for a step that nobody else opens meanwhile."""
+    """The id of a step's group, or a new one if it has none; the task is locked then, so that nothing else opens it."""
     yield BEGIN
     yield from _require_attempt(attempt)
     found = yield from _find(attempt, key, "map")

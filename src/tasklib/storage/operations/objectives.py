@@ -1,4 +1,4 @@
-"""Objectives of task names, stored so that everybody is told the same."""
+"""Objectives of task names, stored so that all front ends show the same."""
 
 from __future__ import annotations
 

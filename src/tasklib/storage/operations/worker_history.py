@@ -1,4 +1,4 @@
-"""What became of worker instances that are not there any more."""
+"""How worker instances ended, and which releases they ran."""
 
 from __future__ import annotations
 

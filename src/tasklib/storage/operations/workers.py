@@ -120,7 +120,7 @@ class Strays:
 
 
 def list_held(instance: UUID) -> Operation[list[tuple[str, int]]]:
-    """The (id, version) pairs the database thinks the instance is running."""
+    """The (id, version) pairs of the tasks that the instance holds according to the database."""
     rows = yield Statement("list_held", {"instance": str(instance)})
     return [(str(row["id"]), row["version"]) for row in rows]
 
@@ -141,7 +141,7 @@ def find_strays(instance: UUID, known: Collection[tuple[str, int]]) -> Operation
 
 
 def renew_held(instance: UUID, lease_seconds: float) -> Operation[int]:
-    """Move the leases of an instance forward in its place; returns how many."""
+    """Renew the leases of an instance on its behalf; returns how many."""
     return len((yield Statement("renew_held", {"instance": str(instance), "lease": lease_seconds})))
 
 

@@ -21,7 +21,7 @@ OUTCOMES: Final = {
 }
 """The outcome that each event counts as; an event that spends no attempt is not counted."""
 STEPS: Final = {"done": "step recorded", "failed": "step failed"}
-"""What the steps of workflows count as, by their state; only a supervisor is told."""
+"""What the steps of workflows count as, by their state; only a supervisor counts them."""
 
 
 @dataclass(slots=True)

@@ -236,7 +236,7 @@ class ProxiedHeartbeat(Heartbeat):
         return super().silence
 
     def came_with_poll(self, asked: float, *, known: bool) -> None:
-        """As in Heartbeat; the supervisor learns of it."""
+        """As in Heartbeat; the supervisor is notified."""
         super().came_with_poll(asked, known=known)
         self._supervisor.beaten(asked)
 

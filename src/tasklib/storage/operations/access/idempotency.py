@@ -17,7 +17,7 @@ KEEP: Final = timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """What came of it."""
+    """The outcome of work that is done once."""
 
     answer: Any
     """What the work answered, now or the first time; None if the key was taken by another request."""

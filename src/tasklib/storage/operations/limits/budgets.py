@@ -15,7 +15,7 @@ from tasklib.storage.statement import BEGIN, COMMIT, Operation, Statement
 
 
 def set_budget(name: str, rate: float | None, burst: float | None) -> Operation[bool]:
-    """Store a budget, or remove it with None; who waits for it looks again if that changed something, which it returns.
+    """Store a budget, or remove it with None; whether that changed something.  Then tasks that wait for it try again.
 
     The two statements commit apart: a spender locks its task and then the budget, never the other way round.
     """

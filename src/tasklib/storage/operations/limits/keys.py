@@ -65,7 +65,7 @@ def take_turn(names: Sequence[str], caps: Mapping[str, int], room: int) -> Opera
 
 
 def settle_turn(turn: Turn, claimed: Sequence[int]) -> Operation[bool]:
-    """Note where more could start, after a claim; False if nothing has come of it.
+    """Record after a claim which keys may start more; False if no key was settled.
 
     A key whose tasks were all left waiting, because others were better or a name is limited, keeps its turn.
     """

@@ -54,7 +54,7 @@ def list_tasks(
 
 
 def find_floor(which: TaskFilter, before: int | None, reach: int) -> Operation[int | None]:
-    """How far back so many failed, cancelled or buried tasks reach; None if there are no more, or others are meant."""
+    """How far back so many failed, cancelled or buried tasks reach; None if there are fewer, or for other states."""
     states = {"failed"} if _states(which) == {"retrying"} else _states(which)
     if not states or not states <= _TROUBLES:
         return None

@@ -43,7 +43,7 @@ class Bounds:
     """How far a walk goes, in positions."""
 
     stride: int
-    """The first step; later ones are longer while nothing is found.  A shorter range without a match is no gap."""
+    """The first step, and the shortest gap worth remembering; later steps are longer while nothing is found."""
     reach: int
     """How far once it has found something."""
     farthest: int

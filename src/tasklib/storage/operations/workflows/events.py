@@ -1,7 +1,7 @@
 """Events: emitting them, waiting for them, and delivering them to the steps that wait; none is lost.
 
 To emit an event is one insert.  A wait commits its open step first and then looks for the event, so that either the
-wait sees the event or the delivery sees the wait.  Who fills a step, or suspends its task, locks the task first.
+wait sees the event or the delivery sees the wait.  A step is filled, and its task suspended, under the task's lock.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def emit(
 
 
 def withdraw(name: str) -> Operation[bool]:
-    """Forget a fact; False if there is none.  Who had it keeps it."""
+    """Forget a fact; False if there is none.  Tasks that have received it keep it."""
     yield BEGIN
     memory = yield from recall()
     forgotten = bool((yield Statement("withdraw_event", {"name": name})))
@@ -190,7 +190,7 @@ def _storable_text(what: str, value: Any, *, field: str = "payload") -> str:
 
 
 def _asked(row: Row) -> dict[str, Any]:
-    """The question and the schema of its answer; one that cannot be read says so, and hides no other."""
+    """The question and the schema of its answer; one that cannot be read says so instead of failing the whole list."""
     reader = RowReader(row)
     asked = reader.read("ask", json_value) or {}
     question = asked.get("question") or "; ".join(reader.problems)

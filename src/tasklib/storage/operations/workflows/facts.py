@@ -1,4 +1,4 @@
-"""Removing facts that no task can need: an old fact goes when every task that lives was submitted long after it."""
+"""Removing facts that no task can need: those much older than the oldest task that has not ended."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ MARGIN_SECONDS: Final = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class LiveTasks:
-    """What one page of tasks says."""
+    """What one page of tasks shows about those that have not ended."""
 
     last: int | None
-    """Where the next page begins; None if this one ends the look."""
+    """Where the next page begins; None if this is the last one."""
     oldest: datetime | None
-    """When the oldest task of it was submitted that has not ended."""
+    """When the oldest of them was submitted."""
 
 
 def begin_fact_sweep(kept_seconds: float, turn_seconds: float) -> Operation[datetime | None]:
-    """Take the turn to remove facts; the time, or None if nothing is old enough or somebody else has the turn."""
+    """Take the turn to remove facts; the time, or None if nothing is old enough or another worker has the turn."""
     rows = yield Statement("look_for_old_facts", {"seconds": kept_seconds + MARGIN_SECONDS})
     if not rows:  # Asked first: a queue without old facts writes nothing.
         return None
@@ -38,7 +38,7 @@ def begin_fact_sweep(kept_seconds: float, turn_seconds: float) -> Operation[date
 
 
 def look_for_live_tasks(after: int) -> Operation[LiveTasks]:
-    """Look at the next tasks in the order of their insertion; the first page with one that lives is the last."""
+    """Read the next tasks in the order of their insertion; the first page with one that has not ended is the last."""
     (row,) = yield Statement("look_for_live_tasks", {"after": after, "limit": LOOKED_AT})
     oldest = moment(row["oldest"])
     more = row["looked"] == LOOKED_AT and oldest is None
@@ -46,6 +46,6 @@ def look_for_live_tasks(after: int) -> Operation[LiveTasks]:
 
 
 def sweep_facts(submitted: datetime, kept_seconds: float) -> Operation[int]:
-    """Remove a page of the facts that no task needs that was submitted at this moment or later; how many went."""
+    """Remove a page of the facts that no task submitted at this moment or later needs; how many were removed."""
     before = submitted - timedelta(seconds=kept_seconds + MARGIN_SECONDS)
     return len((yield Statement("sweep_facts", {"before": before, "limit": PAGE})))

@@ -1,7 +1,7 @@
 """Children with a unique key: where a live task holds the key, the workflow follows that one, which is not its own.
 
-Who follows locks the holder, sees that it lives, and marks it before the edge exists: its end counts whenever it comes.
-Those who follow do so one after the other, so that no two of them can close a circle without one seeing the other.
+To follow it, the workflow locks the holder, checks that it has not ended, and marks it before the edge exists, so that
+its end counts whenever it comes.  Workflows begin to follow one after the other, so that no two can close a circle.
 """
 
 from __future__ import annotations

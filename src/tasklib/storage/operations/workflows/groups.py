@@ -60,7 +60,7 @@ def open_group(
     counted = {"total": len(rows), "sealed": group["sealed"], "max_failures": group["max_failures"]}
     named = {"id": group["id"], "task_id": task_id, "key": step["key"], "kind": step["kind"]}
     if not (yield Statement("insert_group", named | counted)):
-        return  # By the try whose reply was lost, with all that follows.
+        return  # Stored with all that follows by a try whose reply was lost.
     if after:
         yield Statement("insert_after_groups", {"groups": dumps(list(after)), "edges": dumps(list(edges))})
     if rows:
@@ -158,7 +158,7 @@ def restart_children(
         yield from resume_tasks(lost, retryable)
         if undone := [str(row["id"]) for row in (yield Statement("find_undone", {"ids": dumps(lost)}))]:
             yield from begin_anew(undone, retryable)
-    if rows:  # What the one that is gone has left to be added up is gone with it.
+    if rows:  # The tallies of the child that was deleted are dropped with it.
         yield Statement("empty_group", {"id": group_id})
         yield from store_children(task_id, group_id, rows)
     yield from _fold([group_id])

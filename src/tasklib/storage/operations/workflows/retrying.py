@@ -1,4 +1,4 @@
-"""Workflows that run again because a person wants it: from where they failed, from one of their steps, or from scratch.
+"""Retrying workflows by hand: from where they failed, from one of their steps, or from scratch.
 
 What was undone can only begin from scratch, and not before its undo tasks have ended.
 """
@@ -62,7 +62,7 @@ def resume_from(task: Task, key: str) -> Operation[Sequence[Row]]:
 
 
 def begin_anew(ids: Sequence[str], states: str) -> Operation[Sequence[Row]]:
-    """Let tasks run again as if they never had: what they have recorded is forgotten, messages come to them again."""
+    """Let tasks run again from scratch: their records are forgotten, and messages are delivered to them again."""
     wanted = dumps(sorted(ids))
     yield Statement("lock_groups_of", {"ids": wanted})  # Groups come before tasks in the order of locks.
     changed = yield Statement("retry_tasks", {"ids": wanted, "states": states, "from_scratch": True})

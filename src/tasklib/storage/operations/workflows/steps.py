@@ -48,7 +48,7 @@ HAS_STEPS: Final = 4
 """In `tasks.marks`: the task has recorded something."""
 
 Step = Mapping[str, Any]
-"""A step to record: task_id, version, key, number, kind, state, and what else there is of it."""
+"""A step to record: task_id, version, key, number, kind, state, and its other columns where they are not empty."""
 
 
 def load_steps(task_id: str) -> Operation[list[dict[str, Any]]]:
@@ -85,7 +85,7 @@ def _shown(row: Row) -> StepInfo:
 
 
 def state_of(row: Mapping[str, Any]) -> str:
-    """The state of a recorded step; a sleep is done when its time is over, which nobody writes down."""
+    """The state of a recorded step; a sleep is done when its time is over, which is not written to its row."""
     return "done" if row["kind"] == "sleep" and (row["left"] or 0.0) <= 0 else str(row["state"])
 
 

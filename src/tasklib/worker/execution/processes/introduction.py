@@ -1,4 +1,4 @@
-"""What a child process is told before its first task: how to find the same environment as in its worker's process."""
+"""The first message to a child process: how to find the same environment as in its worker's process."""
 
 from __future__ import annotations
 
