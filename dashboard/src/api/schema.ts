@@ -3194,7 +3194,7 @@ export interface components {
         };
         /**
          * PriorityInput
-         * @description Which priority a task shall have; higher runs first.
+         * @description The new priority of a task; higher runs first.
          */
         PriorityInput: {
             /** Priority */

@@ -2,5 +2,5 @@
 
 from tasklib import installation
 
-if installation.is_overwritten():  # the rest would fail in ways that nobody could explain
+if installation.is_overwritten():  # the rest would fail with errors that explain nothing
     raise ImportError(installation.complaint())

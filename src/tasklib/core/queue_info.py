@@ -87,7 +87,7 @@ class WorkerInfo:
     limits: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
     """Its own limits by task name, as of its last heartbeat: `max_running`, `rate`, `tokens`."""
     release: str | None = None
-    """The release of the code it runs; None if it was not told."""
+    """The release of the code it runs; None if it was given none."""
     stopping: bool = False
     """Whether it lets its last tasks end and takes no more, as of its last heartbeat."""
 

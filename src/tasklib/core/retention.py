@@ -15,7 +15,7 @@ UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 31_5
 FOREVER: Final = "forever"
 FACTS: Final = "facts"
 FACTS_KEPT_SECONDS: Final = 30 * 86_400.0
-"""How long facts are kept where no rule says it."""
+"""How long facts are kept unless a rule says otherwise."""
 
 _LONGEST_SECONDS: Final = 1000 * UNITS["y"]
 """Longer is for ever: no fact is so old, and databases know no such moments."""

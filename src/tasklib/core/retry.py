@@ -65,4 +65,4 @@ class Backoff:
 OUTAGES: Final = (DatabaseUnavailable, DatabaseBusy, DatabaseFull)
 """The errors of a database that is expected back: what failed is tried again."""
 OUTAGE_PAUSE: Final = Backoff(base=0.075, cap=1.0, jitter=1 / 3)
-"""How long a worker waits before it tries again what an outage has kept it from."""
+"""The pause before each new try during an outage."""

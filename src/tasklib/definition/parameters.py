@@ -95,7 +95,10 @@ def read_return(function: AnyFunction, task: str) -> Parameter:
     try:
         raw = _signature(function).return_annotation
         found = Any if raw is inspect.Signature.empty else _Hints(function, task).resolve("return", raw)
-    except (ValueError, TypeError):  # TaskDefinitionError too: what is no type promises nothing
+    except (
+        ValueError,
+        TypeError,
+    ):  # TaskDefinitionError too: an annotation that is not a type says nothing about the result
         found = Any
     return Parameter("return", inspect.Parameter.KEYWORD_ONLY, True, found)
 

@@ -49,7 +49,7 @@ def _examine_database(config: Config, thresholds: Thresholds | None, clock: Cloc
 
 
 def _beside_alembic(config: Config) -> Finding:
-    """It cannot be seen from here whether env.py has the filter: whoever has it tells the doctor to ignore this."""
+    """Whether env.py has the filter cannot be seen from here; a program that has it ignores this finding (--ignore)."""
     apart = "" if config.is_sqlite else ", or keep the tables apart with ?schema= in the URL"
     text = "alembic_version lies beside our tables: autogenerate proposes to drop them unless env.py leaves them out"
     remedy = (

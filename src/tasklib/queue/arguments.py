@@ -92,7 +92,7 @@ def is_rate(value: Any, *, above: float | None = None) -> bool:
 
 
 def check_pace(rate: float | None) -> float | None:
-    """The tasks that shall come due in a second, or None for all at once."""
+    """How many tasks come due in a second, if that is a rate; None stands for all at once."""
     if rate is not None and not is_rate(rate, above=0):
         raise ConfigurationError(f"a rate is a number of tasks per second above 0, or None, got {rate!r}")
     return rate

@@ -55,7 +55,7 @@ class Administration(ServicePart):
     @operation
     def require_tables(self) -> Operation[None]:
         """Nothing, if the tables are those of this version; else an error says what is wrong.  Every role may ask."""
-        yield from read_clock()  # A database looks at its tables before its first statement.
+        yield from read_clock()  # Every database checks its tables before its first statement.
 
     arequire_tables = require_tables.as_async
 
@@ -157,7 +157,7 @@ def _schedules(old: TaskQueue, new: TaskQueue) -> _Counts:
 
 
 def _pauses(old: TaskQueue, new: TaskQueue) -> _Counts:
-    # Without the pause of the copy itself: the target shall work.
+    # Without the pause of the copy itself, so that the target's workers start.
     found = [pause for pause in old.pauses() if pause.reason != COPIED]
     stores = {each.name or "": partial(pauses.pause, each.name, by=each.by, reason=each.reason) for each in found}
     return _bring(new, "pause", stores, {each.name or "" for each in new.pauses()})

@@ -39,7 +39,7 @@ def without_unknown_secrets(task: Task) -> Task:
 
 
 def matches_as_shown(task: Task, shown: Task, which: TaskFilter) -> bool:
-    """Whether a task that matches does so by what is shown of it: nobody finds out a secret by searching for it."""
+    """Whether a task that matches does so by what is shown of it, so that a search cannot reveal a secret."""
     if which.unique_key not in (None, shown.unique_key):
         return False
     if which.concurrency_key not in (None, shown.concurrency_key):

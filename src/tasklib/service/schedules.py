@@ -40,7 +40,7 @@ class Schedules(ServicePart):
 
     @operation
     def preview(self, cron: str, tz: str) -> Operation[Sequence[datetime]]:
-        """When a cron expression would run next, by the database's clock; ConfigurationError for what is none."""
+        """The next runs of a cron expression, by the database's clock; ConfigurationError if it is none."""
         plan = Plan(name="preview", task="preview", cron=cron, tz=tz)
         return plan.upcoming(plan.next_run((yield from read_clock())))
 

@@ -269,7 +269,7 @@ def takes_a_while(count: int) -> bool:
 
 
 def _usual(concurrencies: Iterable[int]) -> int:
-    """How many tasks a worker runs at once, on average; 1 if there is no worker to tell."""
+    """How many tasks a worker runs at once, on average; 1 if there is no worker."""
     found = list(concurrencies)
     return max(1, round(sum(found) / len(found))) if found else 1
 

@@ -10,7 +10,7 @@ from tasklib.cli.exit_codes import CommandFailed, Exit
 from tasklib.cli.options.declare import option
 
 SECONDS = 8.0
-"""How long it runs where nobody watches."""
+"""How long it runs if its output is not a terminal."""
 
 app = Commands("Start here")
 

@@ -1,4 +1,4 @@
-"""Options of `tasklib submit`: the task, how it shall run, whether to wait, and a file of many."""
+"""Options of `tasklib submit`: the task, how to run it, whether to wait for it, and a file of many tasks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class What:
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How it shall run; what is not given is left to the task's definition and the settings."""
+    """How to run it; options that are not given are left to the task's definition and the settings."""
 
     priority: Annotated[int | None, option("N", "Higher runs first.", panel=OPTIONS)] = None
     delay: Annotated[str | None, option("TIME", "Earliest start from now: 90s, 15m, 2h, 1d.", panel=OPTIONS)] = None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Control characters, also those of one byte above ASCII; marks that reorder text; halves of surrogate pairs.
 _UNSAFE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 UNBOUNDED: Final = 100_000
-"""Columns of an output that is no terminal: whoever reads it wants whole lines."""
+"""The width of output that is not a terminal: programs that read it want whole lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Output:
         self._console.print(Padding(table, (0, 0, 0, indent), expand=False) if indent else table)
 
     def confirm(self, question: str) -> bool:
-        """Ask the person; where nobody can answer, it is an error that says what to add."""
+        """Ask for confirmation; without a terminal to ask on, raise an error that names the option to add."""
         if not sys.stdin.isatty():
             raise CommandFailed(
                 f"{question} There is no terminal to ask on: add --yes, or --dry-run to only count", Exit.USAGE
@@ -145,7 +145,7 @@ class Output:
 
     @cached_property
     def is_terminal(self) -> bool:
-        """Whether a person looks at the output."""
+        """Whether the output is a terminal."""
         return sys.stdout.isatty()
 
     @property

@@ -75,7 +75,7 @@ class _RedactedError(Exception):
 
 
 def _naming_the_caller(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a logging call made on behalf of the caller, whose line the record shall name."""
+    """The arguments of a logging call made on behalf of the caller, so that the record names the caller's line."""
     return {**kwargs, "stacklevel": kwargs.get("stacklevel", 1) + 1}
 
 

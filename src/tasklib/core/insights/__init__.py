@@ -1,1 +1,1 @@
-"""What people are told about a queue: why a task waits, what is wrong, how many workers it takes."""
+"""Answers to people's questions about a queue: why a task waits, what is wrong, how many workers it takes."""

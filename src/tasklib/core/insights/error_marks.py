@@ -21,7 +21,7 @@ class ErrorMark:
 
 
 def status_of(last_seen: datetime, mark: ErrorMark | None) -> Status:
-    """How a group stands: what was resolved and came again is open once more, and says so."""
+    """The status of a group; one that failed again after it was resolved is `reopened`."""
     if mark is None:
         return "open"
     if mark.mark == "muted":

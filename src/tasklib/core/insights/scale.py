@@ -10,7 +10,7 @@ from typing import Final
 from tasklib.core.limits import Limit
 
 OBJECTIVE_SECONDS: Final = 60.0
-"""Within how long a fleet should run what is due, unless told otherwise."""
+"""Within how many seconds a fleet should run what is due, unless the caller gives another objective."""
 UNMEASURED_SECONDS: Final = 1.0
 """How long a task is taken to run while none of its type has ended within the hour."""
 

@@ -21,7 +21,7 @@ def redact_url(url: str) -> str:
 
 
 def redact_url_error(error: object, url: str) -> str:
-    """What went wrong with a URL in one line, without its password: whoever reads a bad URL quotes parts of it."""
+    """What went wrong with a URL in one line, without its password: parsers quote parts of a bad URL."""
     text = " ".join(str(error).split())
     start, end = _password(url)
     given = url[start:end]

@@ -76,7 +76,7 @@ class Timing(Protocol):
         ...
 
     def expect(self, outcome: asyncio.Future[Any]) -> None:
-        """A thread works on this: a time that is moved by hand stands still until it is done."""
+        """Note that a thread works on this: virtual time stands still until it is done."""
 
 
 class SystemTiming:
@@ -103,7 +103,7 @@ class SystemTiming:
         return _Thread(name, steps, database)
 
     def expect(self, outcome: asyncio.Future[Any]) -> None:
-        """The machine's time waits for nobody."""
+        """Nothing to do: the machine's time does not stand still."""
 
 
 class _Thread:

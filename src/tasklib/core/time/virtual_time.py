@@ -122,7 +122,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         outcome.add_done_callback(self._release)
 
     def run_in_executor(self, executor: Executor | None, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
-        """As any event loop; no time passes until the thread has returned, also if nobody waits for it any longer."""
+        """As any event loop; no time passes until the thread has returned, even if its outcome is no longer awaited."""
         working = (executor or self._threads).submit(func, *args)
         outcome = asyncio.wrap_future(working, loop=self)
         self._held += 1

@@ -63,7 +63,7 @@ async def _stream(request: Request, live: LiveStats, listener: Listener) -> Asyn
     yield "retry: 2000\n\n"
     async for news in live.listen(listener):
         if news is not TROUBLE:
-            # Checked between reading the news and sending it: a caller that was shut out before gets none of it.
+            # Checked between reading the news and sending it: a caller whose token was revoked before gets none of it.
             allowed = await _may_still_listen(request)
             if allowed is None:
                 news = TROUBLE

@@ -204,7 +204,7 @@ class CleanupQuery(Input):
 
 
 class PriorityInput(Input):
-    """Which priority a task shall have; higher runs first."""
+    """The new priority of a task; higher runs first."""
 
     priority: Whole
 

@@ -78,7 +78,7 @@ class TokenCheck:
         self._none_until = -math.inf
 
     async def _within(self, asked: Awaitable[T]) -> T:
-        """The answer; a database that gives none soon counts as away, so that callers are not kept for its timeouts."""
+        """The answer; without one soon the database counts as away, and callers need not wait for its timeouts."""
         try:
             async with self._timing.timeout(PATIENCE_SECONDS):
                 return await asked

@@ -20,7 +20,7 @@ from tasklib.storage.statement import Operation
 
 
 class ControlsTasks(QueueBase):
-    """What may start, and how much of it."""
+    """Pauses, limits and budgets."""
 
     @operation
     def pause(self, name: str | None = None, *, by: str | None = None, reason: str | None = None) -> Operation[None]:

@@ -1,4 +1,4 @@
-"""What workflows wait for: events for whoever waits, and answers to their questions."""
+"""Emitting the events that workflows wait for, and answering their questions."""
 
 from __future__ import annotations
 
@@ -98,5 +98,5 @@ class EmitsEvents(QueueBase):
 
 
 def _has_changed(emitted: int | bool | None) -> bool:
-    """Whether something changed: an event has a number, and a withdrawal says so."""
+    """Whether something changed, from the number of a new event or the answer of a withdrawal."""
     return emitted is not None and emitted is not False

@@ -15,7 +15,7 @@ from tasklib.storage.statement import Operation
 
 
 class HasObjectives(QueueBase):
-    """What is wanted of the tasks, and how they keep to it."""
+    """Objectives, and how they stand."""
 
     @operation
     def set_objective(
@@ -45,7 +45,7 @@ class HasObjectives(QueueBase):
 
     @operation
     def remove_objective(self, name: str | None = None, *, kind: Kind = "wait") -> Operation[bool]:
-        """Want it no longer; False if there is no objective of that name and kind.
+        """Remove an objective; False if there is none of that name and kind.
 
         Examples:
             >>> queue.set_objective(within_seconds=5)
@@ -58,7 +58,7 @@ class HasObjectives(QueueBase):
 
     @operation
     def objectives(self, *, seconds: int = DAY_SECONDS) -> Operation[Sequence[Standing]]:
-        """Every objective, and how it stands over the last so many seconds, a day if nothing is said.
+        """Every objective, and how it stands over the last seconds, a day by default.
 
         Examples:
             >>> queue.set_objective("add", within_seconds=5)

@@ -198,7 +198,7 @@ class StopEvent(Protocol):
     """A `threading.Event`, or an event of asyncio: set to end a worker."""
 
     def is_set(self) -> bool:
-        """Whether the worker shall stop."""
+        """Whether the worker is to stop."""
         ...
 
 

@@ -147,7 +147,7 @@ class Workflows(ServicePart):
     ) -> Operation[None]:
         """Set a budget as `TaskQueue.set_budget` does, or remove it."""
         work = budgets.set_budget(name, *budget_values(name, per_minute, per_second, burst))
-        # A change commits before it wakes who waits, with its entry: there is none to write at the end.
+        # A change commits, with its entry, before it wakes the tasks that wait: then none is left to write at the end.
         yield from self.audited(work, audit, lambda changed: None if changed else {})
 
     aset_budget = set_budget.as_async

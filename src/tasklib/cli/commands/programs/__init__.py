@@ -1,1 +1,1 @@
-"""Commands that go on until they are stopped, or examine the whole: worker, service, MCP, doctor, bench."""
+"""Commands that run until they are stopped, or examine the whole queue: worker, service, MCP, doctor, bench."""

@@ -1,4 +1,4 @@
-"""How many workers it takes: for autoscalers, and for whoever wonders."""
+"""How many workers it takes, for autoscalers and for people."""
 
 from __future__ import annotations
 
