@@ -28,6 +28,26 @@ CHUNK: Final = 1000
 """How many children one request stores."""
 
 
+@dataclass(frozen=True, slots=True)
+class ChildrenStep:
+    """A step that waits for children."""
+
+    key: str
+    number: int
+    kind: str
+    """`run`, `map` or `flow`."""
+    name: str
+    """What the children are called: the name of their task, or of the flow."""
+    seconds: float | None
+    """How long to wait for them; None without an end."""
+    undo: Mapping[str, Any] | None
+
+    @property
+    def patience(self) -> dict[str, Any]:
+        """How long to wait for them from now on, if the step was opened again."""
+        return {"key": self.key, "seconds": self.seconds}
+
+
 class ChildLogic(History):
     """Children of a workflow."""
 
@@ -43,10 +63,8 @@ class ChildLogic(History):
                 f"task {bound.new.name!r} has on_conflict={bound.new.on_conflict!r}, and ctx.run follows the task that "
                 "holds its unique key; leave on_conflict out"
             )
-        seconds = None if timeout_seconds is None else seconds_of(timeout_seconds)
-        undo = undo_of(options, self.context.task.priority)
-        key, number = self._take_key(options.name or bound.new.name, options)
-        return self._run(key, number, bound, seconds, undo)
+        step = self._begin_children("run", options, bound.new.name, timeout_seconds)
+        return self._run(step, bound)
 
     def map(
         self,
@@ -64,65 +82,74 @@ class ChildLogic(History):
         if max_failures is not None and not (is_whole(max_failures) and max_failures >= 0):
             raise ConfigurationError(f"max_failures is a whole number, 0 or more, or None, got {max_failures!r}")
         submitter: Submitter[Any, Any] = task
+        step = self._begin_children("map", options, submitter.definition.name, timeout_seconds)
+        return self._map(step, submitter, inputs, max_failures)
+
+    def _begin_children(
+        self, kind: str, options: StepOptions, name: str, timeout_seconds: float | None
+    ) -> ChildrenStep:
+        """The step that children of this name are, under a key that is taken now."""
         seconds = None if timeout_seconds is None else seconds_of(timeout_seconds)
         undo = undo_of(options, self.context.task.priority)
-        key, number = self._take_key(options.name or submitter.definition.name, options)
-        return self._map(key, number, submitter, inputs, max_failures, seconds, undo)
+        key, number = self._take_key(options.name or name, options)
+        return ChildrenStep(key, number, kind, name, seconds, undo)
 
-    def _run(
-        self, key: str, number: int, call: BoundTask[Any], seconds: float | None, undo: Mapping[str, Any] | None
-    ) -> Logic[Any]:
+    def _open_group(
+        self,
+        step: ChildrenStep,
+        group: str,
+        *,
+        digest: str | None = None,
+        sealed: bool = True,
+        max_failures: int | None = None,
+        **stored: Any,
+    ) -> Logic[None]:
+        """Record the open step together with its group, and with the children that are stored at once."""
+        row = self._row(step.key, step.number, step.kind, digest, 0)
+        row |= {"until_in": step.seconds, "value": {"group": group}, "undo": step.undo}
+        opened = {"id": group, "sealed": sealed, "max_failures": max_failures}
+        yield Ask("open_group", {"step": self._finished(row, self._timing.monotonic()), "group": opened, **stored})
+        self._remember(row)
+
+    def _run(self, step: ChildrenStep, call: BoundTask[Any]) -> Logic[Any]:
         digest = digest_of(call.submitter.definition.function, (), {"kwargs": call.new.kwargs})
-        found = yield from self._find(key, "run", digest)
+        found = yield from self._find(step.key, "run", digest)
         values = ValueType(
             f"task {call.new.name!r}", return_annotation(call.submitter.definition.function), self._max_value_bytes
         )
         if found is not None and found.state != "open":
-            return self._ended_child(key, found.state, found.value, found.error, values)
+            return self._ended_child(step.key, found.state, found.value, found.error, values)
         group = str(new_group_id()) if found is None else found.value["group"]
         rows = rows_of([self._child(call.new, group, 0)])
         if found is None:
-            row = self._row(key, number, "run", digest, 0)
-            row |= {"until_in": seconds, "value": {"group": group}, "undo": undo}
-            opened = {"id": group, "sealed": True, "max_failures": None}
-            step = self._finished(row, self._timing.monotonic())
-            yield Ask("open_group", {"step": step, "group": opened, "rows": rows})
-            self._remember(row)
+            yield from self._open_group(step, group, digest=digest, rows=rows)
         else:
-            yield Ask("restart_children", {"group": group, "rows": rows, **patience(key, seconds)})
-        answer = yield from self._await_children(key, number, "run", call.new.name)
-        return self._ended_child(key, answer["state"], answer["value"], answer["error"], values)
+            yield Ask("restart_children", {"group": group, "rows": rows, "patience": step.patience})
+        answer = yield from self._await_children(step)
+        return self._ended_child(step.key, answer["state"], answer["value"], answer["error"], values)
 
     def _map(
         self,
-        key: str,
-        number: int,
+        step: ChildrenStep,
         task: Submitter[Any, Any],
         inputs: Iterable[Mapping[str, Any]],
         max_failures: int | None,
-        seconds: float | None,
-        undo: Mapping[str, Any] | None,
     ) -> Logic[Group[Any]]:
-        found = yield from self._find(key, "map", None)
+        found = yield from self._find(step.key, "map", None)
         if found is None:
             group = str(new_group_id())
-            row = self._row(key, number, "map", None, 0)
-            row |= {"until_in": seconds, "value": {"group": group}, "undo": undo}
-            opened = {"id": group, "sealed": False, "max_failures": max_failures}
-            step = self._finished(row, self._timing.monotonic())
-            yield Ask("open_group", {"step": step, "group": opened, "rows": []})
-            self._remember(row)
+            yield from self._open_group(step, group, sealed=False, max_failures=max_failures, rows=[])
         elif found.state != "open":
-            return self._group(key, found.state, found.value, found.error, task)
+            return self._group(step.key, found.state, found.value, found.error, task)
         else:
             group = found.value["group"]
-            yield Ask("restart_children", {"group": group, **patience(key, seconds)})
+            yield Ask("restart_children", {"group": group, "patience": step.patience})
         stored = yield Ask("look_at_group", {"group": group})
         if not stored["sealed"]:
-            yield from self._store_children(key, group, stored, task, inputs)
+            yield from self._store_children(step.key, group, stored, task, inputs)
             yield Ask("seal_group", {"group": group})
-        answer = yield from self._await_children(key, number, "map", task.definition.name)
-        return self._group(key, answer["state"], answer["value"], answer["error"], task)
+        answer = yield from self._await_children(step)
+        return self._group(step.key, answer["state"], answer["value"], answer["error"], task)
 
     def _store_children(
         self,
@@ -153,12 +180,12 @@ class ChildLogic(History):
         if index < before:
             raise self._mismatch(key, f"a map with {before:,} inputs or more", f"one with {index:,}")
 
-    def _await_children(self, key: str, number: int, kind: str, name: str) -> Logic[dict[str, Any]]:
-        answer: dict[str, Any] = yield Ask("take", {"key": key, "events": []})
+    def _await_children(self, step: ChildrenStep) -> Logic[dict[str, Any]]:
+        answer: dict[str, Any] = yield Ask("take", {"key": step.key, "events": []})
         if answer["state"] == "open":
-            yield Park(f"children {name}", key, answer["left"], fillable=True)
+            yield Park(f"children {step.name}", step.key, answer["left"], fillable=True)
         names = {each: answer[each] for each in ("state", "value", "error")}
-        self._remember(self._row(key, number, kind, None, 0) | names)
+        self._remember(self._row(step.key, step.number, step.kind, None, 0) | names)
         return answer
 
     def _child(self, new: NewTask, group: str, index: int) -> NewTask:
@@ -196,11 +223,6 @@ class InputDigest:
         """The hash after these too."""
         self._hash.update(dumps([each.kwargs for each in new])[1:-1].encode() + b",")
         return self._hash.hexdigest()
-
-
-def patience(key: str, seconds: float | None) -> dict[str, Any]:
-    """How long to wait for an open step that was opened again."""
-    return {"patience": {"key": key, "seconds": seconds}}
 
 
 def not_completed(key: str, error: Mapping[str, Any]) -> Exception:
