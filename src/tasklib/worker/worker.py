@@ -170,7 +170,7 @@ class Worker:
 
     def _abandon_instance(self) -> None:
         if self._claimer is not None:
-            self._claimer.unregistered = True
+            self._claimer.declared_dead = True
             self._drop_everything()
             self._control.wake()
 
@@ -346,7 +346,7 @@ class Worker:
         """Leave nothing held: drop tasks that are no longer ours, let the others finish within the grace, release the
         rest."""
         held, finisher = self._runner.held, self._runner.finisher
-        if claimer.unregistered:
+        if claimer.declared_dead:
             self._drop_everything()
         held.give_back(finisher)
         # Reported now: until the next heartbeat `explain` would say that this worker still takes tasks.
@@ -367,7 +367,7 @@ class Worker:
                     attempt.end(Ending.release(attempt.task.id, attempt.task.version))
         async with self._timing.timeout(RECORD_SECONDS):
             await finisher.flush()
-            if not claimer.unregistered:
+            if not claimer.declared_dead:
                 await claimer.release_strays()
 
     async def _report_stopping(self, instance: Instance) -> None:

@@ -21,7 +21,7 @@ from tasklib.core.calls.middleware import ErrorHook, Middleware, call_error_hook
 from tasklib.core.calls.resources import WorkerState
 from tasklib.core.codec import encode_result
 from tasklib.core.lifecycle import Ending
-from tasklib.core.outcome import Cancelled, Completion, Raised, Released, completed, decide
+from tasklib.core.outcome import Cancelled, Completion, Released, completed, decide
 from tasklib.core.retry import RetryPolicy
 from tasklib.core.task import LogLine
 from tasklib.core.time.timing import Timer, Timing
@@ -32,7 +32,7 @@ from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.call import Committed
 from tasklib.worker.recording.notes import Notes
 from tasklib.worker.workflows.drivers import AwaitingWorkflow, BlockingWorkflow, Conditions, workflow_for
-from tasklib.worker.workflows.ending import decided, deciding, refuse_forgotten, with_failed_step
+from tasklib.worker.workflows.ending import decided, deciding, failed, refuse_forgotten
 from tasklib.worker.workflows.engine import Engine
 from tasklib.worker.workflows.journal import Journal
 
@@ -312,9 +312,8 @@ class Attempt:
     def _failed(self, error: BaseException) -> Ending:
         settings = self._runner.settings
         call_error_hooks(settings.error_hooks, self.context, error)
-        ending = decide(self.task, Raised(error), settings.retry_policy, self.definition.options)
-        ending = with_failed_step(ending, error)
-        return ending.redacted(self.context.hide.text).between(self.started, settings.timing.monotonic())
+        ending = failed(self.task, error, settings.retry_policy, self.definition.options, self.context)
+        return ending.between(self.started, settings.timing.monotonic())
 
     @property
     def progress(self) -> Progress | None:

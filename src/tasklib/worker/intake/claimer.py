@@ -68,8 +68,8 @@ class Claimer:
         """Whether a claim whose answer was lost may have taken tasks."""
         self._generation = 0
         """Sent with each claim: one of an earlier generation, which this instance gave up on, takes nothing."""
-        self.unregistered = False
-        """Set, and never cleared, when a claim or a heartbeat was refused: this instance was declared dead."""
+        self.declared_dead = False
+        """Set, and never cleared, when a claim or a heartbeat was refused: other workers run its tasks."""
 
     def notified(self, event: str) -> None:
         """Look for work, unless the notification is for another worker."""
@@ -88,7 +88,7 @@ class Claimer:
     async def run(self) -> None:
         """Claim until stopped, or until this instance turns out to be declared dead."""
         failures = 0
-        while not self._control.is_stopping and not self.unregistered:
+        while not self._control.is_stopping and not self.declared_dead:
             self._runner.start_held()
             may_claim = self._instance.fence.may_claim
             wanted = self._wanted() if may_claim else 0
@@ -123,8 +123,8 @@ class Claimer:
         notified, self._notified = self._notified, False
         claimed = await self.claim(wanted)
         # A heartbeat may have found this instance declared dead before the answer came: then others run these tasks.
-        self.unregistered |= not claimed.registered
-        if self.unregistered:
+        self.declared_dead |= not claimed.registered
+        if self.declared_dead:
             return claimed
         self._runner.hold(claimed.tasks)
         self._hold_less_beside_suspects(claimed)
@@ -211,7 +211,7 @@ class Claimer:
 
     async def _pause(self, claimed: Claimed) -> None:
         """Wait until there may be something to claim, which is at once after a claim that took tasks."""
-        if self.unregistered or (claimed.tasks and not (claimed.exhausted and self._notify_until)):
+        if self.declared_dead or (claimed.tasks and not (claimed.exhausted and self._notify_until)):
             return
         if claimed.contended:
             await self._timing.sleep(random.uniform(0, CONTENDED_SECONDS))
@@ -251,7 +251,7 @@ class Claimer:
             # A notification of PostgreSQL means a task; SQLite's watcher reports every change, our heartbeats too.
             if not polls or (woken and self._database.dialect == "postgres"):
                 return
-            if self._control.is_stopping or self.unregistered or not self._instance.fence.may_claim:
+            if self._control.is_stopping or self.declared_dead or not self._instance.fence.may_claim:
                 return
             seen = await self._look_around(poll)
             if seen.may_claim or not self._notify_until:

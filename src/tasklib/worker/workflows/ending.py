@@ -1,13 +1,16 @@
-"""How an attempt at a workflow ends where more than its result or its exception decides."""
+"""How an attempt ends where its result or exception is not all: its workflow may decide, or a step be to blame."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from tasklib.core.calls.context import TaskContext
 from tasklib.core.calls.signals import Restart
 from tasklib.core.lifecycle import Ending
+from tasklib.core.outcome import Raised, decide
+from tasklib.core.retry import RetryPolicy
 from tasklib.core.texts.error_text import describe
-from tasklib.definition import Definition
+from tasklib.definition import Definition, TaskOptions
 from tasklib.errors import Abort, InvalidArguments, NonDeterminism
 from tasklib.storage.operations.workflows.steps import HAS_STEPS, HAS_UNDOS
 from tasklib.storage.rows import ClaimedTask
@@ -66,7 +69,9 @@ def deciding(task: ClaimedTask, error: BaseException) -> BaseException:
     return error
 
 
-def with_failed_step(ending: Ending, error: BaseException) -> Ending:
-    """The ending together with the step that caused the failure: the next attempt runs that step again."""
-    key = failed_step(error)
-    return ending if key is None else replace(ending, reopen=key)
+def failed(
+    task: ClaimedTask, error: BaseException, policy: RetryPolicy, options: TaskOptions, context: TaskContext
+) -> Ending:
+    """The ending of an attempt that failed, without secrets; if a step caused it, the next attempt runs that again."""
+    ending = decide(task, Raised(error), policy, options)
+    return replace(ending, reopen=failed_step(error)).redacted(context.hide.text)

@@ -28,7 +28,6 @@ from tasklib.core.calls.resources import WorkerState
 from tasklib.core.codec import encode_result
 from tasklib.core.config import Config
 from tasklib.core.lifecycle import Ending
-from tasklib.core.outcome import Raised, decide
 from tasklib.core.redaction import Redactor
 from tasklib.core.texts.error_text import ERROR_CHARACTERS, bounded, describe
 from tasklib.core.time.timing import SystemTiming, Timing
@@ -43,7 +42,7 @@ from tasklib.worker.execution.processes.log_forwarding import forward_logs
 from tasklib.worker.hooks import call_hooks
 from tasklib.worker.messages import Channel, Inbox
 from tasklib.worker.workflows.drivers import AwaitingWorkflow, BlockingWorkflow, Conditions, workflow_for
-from tasklib.worker.workflows.ending import decided, deciding, refuse_forgotten, with_failed_step
+from tasklib.worker.workflows.ending import decided, deciding, failed, refuse_forgotten
 from tasklib.worker.workflows.engine import Engine
 from tasklib.worker.workflows.pipe_journal import PipeJournal
 
@@ -202,8 +201,7 @@ class Host:
                 self._channel.send(["leaving"])
             if self._queue is not None:
                 call_error_hooks(self._queue.error_hooks, attempt.context, raised)
-            ending = decide(task, Raised(raised), self._config.backoff, definition.options)
-            ending = with_failed_step(ending.redacted(attempt.context.hide.text), raised)
+            ending = failed(task, raised, self._config.backoff, definition.options, attempt.context)
             return _message(ending.between(started, time.monotonic()))
         finally:
             self._running = None
