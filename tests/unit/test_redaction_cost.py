@@ -27,7 +27,7 @@ METHODS = {"compile": 1, "match": 2, "fullmatch": 2, "search": 2, "findall": 2, 
 """What makes or uses a pattern, and where its flags are."""
 GIVEN: dict[str, dict[str, Any]] = {
     "keys.py": {"spelled": [translate(each) for each in f"{DEFAULT_KEYS},a*b*c,*a*a*a*b".split(",")]},
-    "shared_migrate.py": {"kind": "TABLE"},
+    "migrate.py": {"kind": "TABLE"},
 }
 """Names of a function's own that a pattern is made with, for each file."""
 FRAGMENTS = (

@@ -8,9 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from tasklib.errors import SchemaMismatch, SchemaTooNew
+
+LEDGER: Final = "tasklib_migrations"
+"""The table that records which migrations were applied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +75,16 @@ def script(pending: Sequence[Migration], ledger: str, *, begin: str | None, fill
     return "\n".join(written)
 
 
+def made_by_migrations(dialect: str, kind: str) -> list[str]:
+    """The names of the tables, functions, sequences or domains that the migrations make, in order."""
+    declared = re.compile(rf"^CREATE (?:UNLOGGED )?{kind} (?:\{{schema\}}\.)?(\w+)", re.MULTILINE)
+    return [name for migration in migrations(dialect) for name in declared.findall(migration.text)]
+
+
 @cache
 def tables(dialect: str) -> tuple[str, ...]:
     """Every table that the migrations make, and the one that records them."""
-    declared = re.compile(r"^CREATE (?:UNLOGGED )?TABLE (?:\{schema\}\.)?(\w+)", re.MULTILINE)
-    made = [name for migration in migrations(dialect) for name in declared.findall(migration.text)]
-    return ("tasklib_migrations", *made)
+    return (LEDGER, *made_by_migrations(dialect, "TABLE"))
 
 
 @dataclass(frozen=True, slots=True)

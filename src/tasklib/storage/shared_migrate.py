@@ -14,10 +14,8 @@ from typing import Any
 
 from tasklib.errors import ForeignTable
 from tasklib.storage.enlist import database_of, sending
-from tasklib.storage.migrate import Applied, Migration, migrations, missing, script
+from tasklib.storage.migrate import LEDGER, Applied, Migration, made_by_migrations, migrations, missing, script
 from tasklib.storage.statement import Row
-
-LEDGER = "tasklib_migrations"
 
 Send = Callable[[str, Any], Sequence[Row]]
 
@@ -65,8 +63,9 @@ def drop_on(connection: Any) -> None:
     if not tables.applied():
         return
     for kind in ("TABLE", "FUNCTION", "SEQUENCE", "DOMAIN"):
-        for name in reversed([*_made(tables.dialect, kind), *([LEDGER] if kind == "TABLE" else ())]):
+        for name in reversed(made_by_migrations(tables.dialect, kind)):
             tables.drop(kind, name)
+    tables.drop("TABLE", LEDGER)
 
 
 def prepare_claims_on(connection: Any) -> None:
@@ -217,9 +216,3 @@ def _statements(script: str) -> Iterator[str]:
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
-
-
-def _made(dialect: str, kind: str) -> list[str]:
-    """The names of what the migrations make, in order."""
-    declared = re.compile(rf"^CREATE (?:UNLOGGED )?{kind} (?:\{{schema\}}\.)?(\w+)", re.MULTILINE)
-    return [name for migration in migrations(dialect) for name in declared.findall(migration.text)]
