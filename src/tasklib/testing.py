@@ -21,7 +21,7 @@ from tasklib.core.codec import plain
 from tasklib.core.task import Task
 from tasklib.core.time.clock import ManualClock
 from tasklib.core.time.virtual_time import VirtualLoop, VirtualTiming
-from tasklib.errors import ConfigurationError, NotInitialized
+from tasklib.errors import ConfigurationError
 from tasklib.queue import TaskQueue, default
 from tasklib.queue.methods.working import run_coroutine
 from tasklib.storage import connect
@@ -57,7 +57,7 @@ def isolated(
         ...     tasks.assert_submitted(add, a=1)[0].result
         {'value': 2}
     """
-    chosen = _default_queue(url) if queue is None else queue
+    chosen = default.default_queue_or(url) if queue is None else queue
     before = chosen.config, chosen.database
     chosen.config = chosen.config.with_(database_url=url, db_schema=None, retry_jitter=0.0)
     moved = clock or ManualClock()
@@ -289,14 +289,6 @@ def _inline(queue: TaskQueue, tasks: TestTasks) -> Generator[None]:
 @contextmanager
 def _unchanged() -> Generator[None]:
     yield
-
-
-def _default_queue(url: str) -> TaskQueue:
-    try:
-        return default.default_queue()
-    except NotInitialized:
-        default.init(url)
-        return default.default_queue()
 
 
 def _name(task: AnyTask) -> str:

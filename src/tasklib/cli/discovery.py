@@ -31,7 +31,9 @@ def find_queue(targets: Sequence[str], given_url: str | None, url: str) -> TaskQ
     if queues:
         [(place, queue)] = queues.values()
     else:
-        place, queue = "tasklib.init()", _default_queue(url)
+        from tasklib.queue.default import default_queue_or
+
+        place, queue = "tasklib.init()", default_queue_or(url)
     _refuse_other_database(queue, place, given_url)
     return queue
 
@@ -77,18 +79,6 @@ def _cannot_import(name: str, error: Exception) -> CommandFailed:
     own = [f for f in frames if f.filename != __file__]
     place = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
     return CommandFailed(f"cannot import {name}: {type(error).__name__}: {error}{place}")
-
-
-def _default_queue(url: str) -> TaskQueue:
-    """The default queue as the modules set it up; where they did not, on the database of the command."""
-    from tasklib.errors import NotInitialized
-    from tasklib.queue import default
-
-    try:
-        return default.default_queue()
-    except NotInitialized:
-        default.init(url)
-        return default.default_queue()
 
 
 def _refuse_other_database(queue: TaskQueue, place: str, given_url: str | None) -> None:

@@ -60,13 +60,19 @@ def default_queue() -> TaskQueue:
     return _default.queue
 
 
+def default_queue_or(config: str | Config) -> TaskQueue:
+    """The default queue as the program has set it up; if it has not, one with this configuration."""
+    if _default.queue is None:
+        init(config)
+    return default_queue()
+
+
 def queue_for(config: str | Config | None) -> TaskQueue:
     """The default queue if it has this configuration, else one with the same tasks on the other database."""
     if _default.queue is not None and (config is None or Config.of(config) == _default.queue.config):
         return _default.queue
     if _default.queue is None and config is not None:
-        init(config)
-        return default_queue()
+        return default_queue_or(config)
     return TaskQueue(config, registry=_default.registry)
 
 

@@ -245,7 +245,9 @@ class Host:
 
     def _load(self, name: str, address: Address) -> Definition:
         if self._is_default:
-            _init_default(self._config)
+            from tasklib.queue.default import default_queue_or
+
+            default_queue_or(self._config)  # As in the worker's program, which may set it up again when it is imported.
         definition, queue = self._loader.load(name, address)
         if queue is not None and self._queue is None:
             if queue.startup_hooks:
@@ -380,17 +382,6 @@ def _restore_environment(introduction: Mapping[str, Any]) -> None:
         os.environ.pop("PYTHONPATH", None)
     else:
         os.environ["PYTHONPATH"] = introduction["python_path"]
-
-
-def _init_default(config: Config) -> None:
-    """Set up the default queue as the worker's program has; the program may do it again when it is imported."""
-    from tasklib.errors import NotInitialized
-    from tasklib.queue import default
-
-    try:
-        default.default_queue()
-    except NotInitialized:
-        default.init(config)
 
 
 def _same_database(one: Config, other: Config) -> bool:
