@@ -29,12 +29,12 @@ from tasklib.submission import TaskFunction
 
 IN_MEMORY = "sqlite:///:memory:"
 MOST_TASKS = 10_000
-"""A drain that has run so many is taken for endless."""
+"""A drain that has run this many attempts is taken to be endless."""
 
 POLL_SECONDS = 600.0
-"""How often a worker looks by itself: what changes the database is in this process, and wakes it."""
+"""How often a worker polls: rarely, because every change of the database is made in this process, and wakes it."""
 BEAT_SECONDS = 3600.0
-"""How often it sends a heartbeat, at most; nobody else is there who could take over from it."""
+"""The shortest interval between heartbeats: there is no other worker that could recover its tasks."""
 
 R = TypeVar("R")
 AnyTask = str | TaskFunction[..., Any] | Callable[..., Any]
@@ -301,7 +301,7 @@ def _name(task: AnyTask) -> str:
 
 
 def _passes(task: Task) -> bool:
-    """Whether time alone lets it go on: not if it waits for somebody, and only gives up at its moment."""
+    """Whether time alone lets it go on: not if its due time is only when its wait for somebody times out."""
     return task.waits_for is None or task.waits_for.split()[0] in ("sleep", "retry", "budget")
 
 

@@ -26,7 +26,7 @@ class AgentAccess:
     submit: tuple[str, ...] = ()
     """Patterns of the types that it may submit, such as `report.*`; none without one."""
     actor: str = "agent"
-    """Who is named as having done it."""
+    """Whom the audit log names as having done it."""
     audit: Audit = _no_audit
 
     def may_submit(self, name: str) -> bool:

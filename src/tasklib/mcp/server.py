@@ -30,7 +30,7 @@ HINTS: Final = {
     "resume": (False, True),
     "submit_task": (False, False),
 }
-"""Whether each tool that changes something destroys, and whether doing it twice does no more."""
+"""Of each tool that changes something: whether it is destructive, and whether it is idempotent."""
 
 Send = Callable[..., Awaitable[None]]
 
@@ -56,7 +56,7 @@ def build_server(service: QueueService, access: AgentAccess) -> MCPServer[Any]:
 
 
 def _telling(tool: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    """The tool, which tells the agent what was wrong where we know it; of other errors the SDK tells nothing."""
+    """The tool, with our own errors as answers to the agent; of other errors the SDK reveals nothing."""
 
     @functools.wraps(tool)
     async def call(*args: Any, **kwargs: Any) -> Any:

@@ -32,7 +32,7 @@ def answer(value: Any) -> dict[str, Any]:
 
 
 def bounded(value: Any, depth: int = 0) -> Any:
-    """The value with long texts, lists and objects cut, and said to be."""
+    """The value with long texts, lists and objects cut, and marked where they are."""
     if isinstance(value, str):
         return value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]}… ({len(value)} characters, cut)"
     if isinstance(value, Mapping | list) and depth == MAX_DEPTH:
