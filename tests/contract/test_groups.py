@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tasklib import Abort, AsyncTaskContext, TaskContext, TaskFailed, TaskState, WaitTimeout
-from tasklib.storage.operations.workflows.groups import MEMBER, fold_groups
+from tasklib.storage.operations.workflows.groups import fold_groups
+from tasklib.storage.operations.workflows.marks import MEMBER
 from tests.contract.test_steps import Calls, calls
 from tests.fixtures.queues import Face
 

@@ -9,7 +9,8 @@ from uuid import uuid5
 
 from tasklib.core.task import NewTask
 from tasklib.errors import ConfigurationError
-from tasklib.storage.operations.workflows.groups import BEFORE, rows_of
+from tasklib.storage.operations.workflows.groups import rows_of
+from tasklib.storage.operations.workflows.marks import BEFORE
 
 RunIf = Literal["success", "failure", "end"]
 RUN_IF: Final = ("success", "failure", "end")

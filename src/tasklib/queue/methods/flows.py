@@ -16,7 +16,8 @@ from tasklib.errors import ConfigurationError
 from tasklib.queue.base import QueueBase
 from tasklib.queue.results import TaskResults
 from tasklib.queue.sync_async import require_asyncio
-from tasklib.storage.operations.workflows.groups import MEMBER, store_flow
+from tasklib.storage.operations.workflows.groups import store_flow
+from tasklib.storage.operations.workflows.marks import MEMBER
 from tasklib.submission.flow_rows import MOST_NODES, RUN_IF, FlowRows, FlowTask, RunIf, check_run_if, flow_rows
 from tasklib.submission.function import BoundTask, NodeResult
 

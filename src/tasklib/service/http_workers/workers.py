@@ -26,8 +26,7 @@ from tasklib.storage.operations.http_workers import MAX_OWNED, Ended, Holding, K
 from tasklib.storage.operations.http_workflows import StepRecord, load_records
 from tasklib.storage.operations.tasks import get_task
 from tasklib.storage.operations.workers import Registration
-from tasklib.storage.operations.workflows.groups import BEFORE, MEMBER
-from tasklib.storage.operations.workflows.steps import HAS_STEPS
+from tasklib.storage.operations.workflows.marks import BEFORE, HAS_STEPS, MEMBER
 from tasklib.storage.statement import Operation
 from tasklib.worker.recording.metrics import Metrics
 

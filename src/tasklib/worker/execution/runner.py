@@ -14,7 +14,7 @@ from tasklib.core.outcome import Completion, Raised, decide
 from tasklib.core.redaction import Redactor
 from tasklib.definition import TaskOptions
 from tasklib.errors import TaskNotRegistered
-from tasklib.storage.operations.workflows.groups import BEFORE, MEMBER
+from tasklib.storage.operations.workflows.marks import BEFORE, MEMBER
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.control import WorkerControl
 from tasklib.worker.execution.attempt import Attempt, AttemptSettings, Ended, Executor

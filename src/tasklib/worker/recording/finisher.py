@@ -15,7 +15,7 @@ from tasklib.core.retry import OUTAGE_PAUSE, OUTAGES
 from tasklib.errors import TaskLibError
 from tasklib.storage.database import Database
 from tasklib.storage.operations import attempts
-from tasklib.storage.operations.workflows.groups import MEMBER
+from tasklib.storage.operations.workflows.marks import MEMBER
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.control import WorkerControl
 from tasklib.worker.recording.metrics import Metrics

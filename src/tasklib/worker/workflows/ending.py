@@ -12,7 +12,7 @@ from tasklib.core.retry import RetryPolicy
 from tasklib.core.texts.error_text import describe
 from tasklib.definition import Definition, TaskOptions
 from tasklib.errors import Abort, InvalidArguments, NonDeterminism
-from tasklib.storage.operations.workflows.steps import HAS_STEPS, HAS_UNDOS
+from tasklib.storage.operations.workflows.marks import HAS_STEPS, HAS_UNDOS
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.workflows.drivers import AwaitingWorkflow, BlockingWorkflow
 from tasklib.worker.workflows.records import code_hash

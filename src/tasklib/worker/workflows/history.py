@@ -16,7 +16,8 @@ from tasklib.core.texts.error_text import bounded
 from tasklib.core.time.timing import Timing
 from tasklib.errors import Abort, ConfigurationError, ContextError, NonDeterminism, StepKeyError
 from tasklib.storage.database import Database
-from tasklib.storage.operations.workflows.steps import HAS_STEPS, HAS_UNDOS, MOST_STEPS
+from tasklib.storage.operations.workflows.marks import HAS_STEPS, HAS_UNDOS
+from tasklib.storage.operations.workflows.steps import MOST_STEPS
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.workflows.effects import Ask, Logic
 from tasklib.worker.workflows.records import Record

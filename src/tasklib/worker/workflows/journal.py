@@ -18,7 +18,7 @@ from tasklib.storage.operations.limits import budgets
 from tasklib.storage.operations.workflows import events as events_
 from tasklib.storage.operations.workflows import groups
 from tasklib.storage.operations.workflows import steps as steps_
-from tasklib.storage.operations.workflows.steps import HAS_STEPS, HAS_UNDOS
+from tasklib.storage.operations.workflows.marks import HAS_STEPS, HAS_UNDOS, OWNER
 from tasklib.storage.rows import ClaimedTask
 from tasklib.storage.statement import Operation, T
 from tasklib.worker.control import WorkerControl
@@ -90,7 +90,7 @@ class Journal:
         make = REQUESTS[request.name]
         answer: Any = await self._persist(lambda: make(task, **request.params))
         if request.name in ("open_wait", "open_group"):
-            task.marks |= HAS_STEPS | (groups.OWNER if request.name == "open_group" else 0)
+            task.marks |= HAS_STEPS | (OWNER if request.name == "open_group" else 0)
             task.marks |= HAS_UNDOS if request.params["step"].get("undo") else 0
         if request.name == "spend" and answer["state"] in ("open", "done"):
             task.marks |= HAS_STEPS

@@ -20,7 +20,7 @@ from tasklib.core.texts.error_text import bounded
 from tasklib.core.time.timing import SystemTiming
 from tasklib.definition import Definition
 from tasklib.storage.database import Database
-from tasklib.storage.operations.workflows.steps import HAS_STEPS
+from tasklib.storage.operations.workflows.marks import HAS_STEPS
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.workflows.drivers import AwaitingWorkflow, BlockingWorkflow, Conditions
 from tasklib.worker.workflows.effects import Ask, Call, Effect, Logic, Park, Rest, Transact

@@ -21,12 +21,6 @@ from tasklib.storage.operations.workflows.steps import open_step, wake_tasks
 from tasklib.storage.rows import json_value
 from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement
 
-MEMBER: Final = 1
-"""In `tasks.marks`: the task is a child that somebody waits for."""
-BEFORE: Final = 32
-"""In `tasks.marks`: the task is before others in a flow."""
-OWNER: Final = 16
-"""In `tasks.marks`: the task has children."""
 PAGE: Final = 1000
 REMOVED: Final = 10 * PAGE
 """Members of one group that one fold removes; others wait for it meanwhile."""

@@ -42,10 +42,6 @@ MOST_STEPS: Final = 10_000
 """Steps that one run of a workflow may have; `restart` starts over."""
 NOTIFIED_AT_ONCE: Final = 300
 """Woken tasks that one notification names; it takes fewer than 8,000 bytes."""
-HAS_UNDOS: Final = 2
-"""In `tasks.marks`: the task has bound undos, which are submitted if it ends without success."""
-HAS_STEPS: Final = 4
-"""In `tasks.marks`: the task has recorded something."""
 
 Step = Mapping[str, Any]
 """A step to record: task_id, version, key, number, kind, state, and its other columns where they are not empty."""
