@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tasklib import Task, TaskNotFound, TaskQueue, TaskState, WaitTimeout
+from tasklib import ConfigurationError, Task, TaskNotFound, TaskQueue, TaskState, WaitTimeout
 from tasklib.core.lifecycle import TERMINAL, Phase
 from tasklib.queue import wait_for_end
 from tests.fixtures.backends import libpq_url
@@ -203,6 +203,17 @@ def test_no_time_to_wait_is_one_look(queue: Face, waiter: Waiter):
     assert waiter.start(done.id, timeout=0).result(PATIENCE).id == done.id
     with pytest.raises(WaitTimeout):
         waiter.start(pending.id, timeout=0).result(PATIENCE)
+
+
+@pytest.mark.parametrize(
+    "timeout", [float("nan"), 10**400, True, "5", timedelta(seconds=5)], ids=lambda given: f"{given!r:.20}"
+)
+@FEW
+def test_what_is_no_time_to_wait_is_refused(queue: Face, form: Form, timeout: Any):
+    pending = queue.task_in(Phase.PENDING)
+
+    with open_queue(queue.url, form) as face, pytest.raises(ConfigurationError, match="timeout is a number of seconds"):
+        face.wait(pending.id, timeout=timeout)
 
 
 @FEW

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable, Generator
 from typing import TypeAlias
@@ -94,7 +95,8 @@ def _refuse_to_block_a_worker(queue: QueueBase) -> None:
 
 def _wait(timing: Timing, task_id: UUID, timeout: float | None) -> Steps:
     """Reads to make and seconds to wait until the task is finished; a notification ends a wait early."""
-    if timeout is not None and not is_number(timeout):
+    # Neither NaN, after which no time is too late, nor what is beyond every clock.
+    if timeout is not None and not (is_number(timeout) and (timeout < 1e10 or timeout == math.inf)):
         raise ConfigurationError(f"timeout is a number of seconds, or None to wait without an end; got {timeout!r}")
     deadline = None if timeout is None else timing.monotonic() + timeout
     look: Look = lambda: watch_task(task_id)  # noqa: E731
