@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -95,7 +95,9 @@ def test_paging_goes_with_filters(queue: Face):
     assert numbers(queue, name="odd", before=first[-1]) == [1]
 
 
-@pytest.mark.parametrize("wrong", [{"limit": -1}, {"limit": True}, {"offset": -1}, {"limit": "9"}], ids=str)
+@pytest.mark.parametrize(
+    "wrong", [{"limit": -1}, {"limit": True}, {"offset": -1}, {"limit": "9"}, {"before": UUID(int=7)}], ids=str
+)
 @pytest.mark.backends("sqlite-memory")
 def test_a_page_that_makes_no_sense_is_refused(queue: Face, wrong: dict[str, Any]):
     with pytest.raises(ConfigurationError, match=next(iter(wrong))):
@@ -122,6 +124,38 @@ def test_an_unknown_state_or_filter_is_refused_with_the_known_ones(queue: Face):
         queue.list(state="sleeping")
     with pytest.raises(ConfigurationError, match=r"colour.*tags"):
         queue.count(colour="red")
+
+
+@pytest.mark.parametrize(
+    "name, wrong, remedy",
+    [
+        ("created_after", datetime(2030, 1, 1), "time zone"),  # noqa: DTZ001  that is the mistake
+        ("completed_before", "2030-01-01", "datetime"),
+        ("name", ["job"], "string"),
+        ("unique_key", 7, "string"),
+        ("search", 7, "string"),
+        ("tags", ["daily"], "mapping"),
+        ("arguments", "a", "mapping"),
+        ("arguments", {7: 1}, "text"),
+        ("ids", UUID(int=7), "several ids"),
+        ("state", 7, "pending"),
+    ],
+)
+def test_a_filter_of_another_kind_is_refused_and_changes_nothing(queue: Face, name: str, wrong: Any, remedy: str):
+    task_id = queue.enqueue("job")
+
+    for act in (queue.list, queue.count, queue.cancel_many):
+        with pytest.raises(ConfigurationError, match=remedy):
+            act(**{name: wrong})
+    assert queue.read(task_id).state == "pending"
+
+
+@pytest.mark.backends("sqlite-memory")
+def test_a_task_function_as_a_name_is_answered_with_its_name(queue: Face):
+    job = queue.task(name="mail.send")(lambda: None)
+
+    with pytest.raises(ConfigurationError, match=r"write 'mail\.send'"):
+        queue.list(name=job)
 
 
 def test_filters_each_narrow_the_list(queue: Face):

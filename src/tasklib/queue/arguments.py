@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, TypedDict
+from typing import Any, Final, TypedDict, cast
 from uuid import UUID
 
 from tasklib.core.numbers import is_number, is_whole
 from tasklib.core.queue_info import TaskFilter
-from tasklib.core.task import TaskState
+from tasklib.core.task import Task, TaskState
 from tasklib.core.task_id import require_id
 from tasklib.core.texts.search_text import path_of, read_search, text_of
+from tasklib.core.time.clock import require_aware
 from tasklib.errors import ConfigurationError
 
 Id = UUID | str
@@ -38,6 +39,8 @@ class Filters(TypedDict, total=False):
 
 ELSEWHERE: Final = {"status": "state", "type": "name", "task_type": "name", "tag": "tags", "id": "ids"}
 """What other parts of this library, and others, call a filter."""
+_MAPPINGS: Final = ("tags", "arguments")
+_TIMES: Final = ("created_after", "created_before", "completed_after", "completed_before")
 
 
 def task_filter(state: str | Iterable[str] | None, name: str | None, filters: Filters) -> TaskFilter:
@@ -49,9 +52,28 @@ def task_filter(state: str | Iterable[str] | None, name: str | None, filters: Fi
         names = ", ".join(["state", "name", *sorted(known)])
         raise ConfigurationError(f"no such filter: {', '.join(unknown)}{meant}; the filters are {names}")
     given: dict[str, Any] = {"name": name, **filters}
-    if given.get("ids") is not None:
-        given["ids"] = tuple(require_id(each) for each in given["ids"])
+    for each, value in given.items():
+        if value is not None:
+            given[each] = _checked(each, value)
     return TaskFilter(states=check_states(state), **_with_terms(given))
+
+
+def _checked(name: str, value: Any) -> Any:
+    """The value of a filter; one that the databases would read each in its own way is an error."""
+    if name in _TIMES:
+        return require_aware(value, name)
+    if name == "ids":
+        if isinstance(value, str | UUID) or not isinstance(value, Iterable):
+            raise ConfigurationError(f"ids must be several ids, as in ids=[task_id], got {value!r:.80}")
+        return tuple(require_id(each) for each in cast("Iterable[Id]", value))
+    if name in _MAPPINGS:
+        if not isinstance(value, Mapping):
+            raise ConfigurationError(f"{name} must be a mapping of names to values, got {value!r:.80}")
+    elif not isinstance(value, str):
+        named = getattr(value, "name", None)
+        hint = f"; write {named!r}" if isinstance(named, str) else ""
+        raise ConfigurationError(f"{name} must be a string, got {value!r:.80}{hint}")
+    return value
 
 
 def _with_terms(given: dict[str, Any]) -> dict[str, Any]:
@@ -71,11 +93,24 @@ def check_states(state: str | Iterable[str] | None, known: Sequence[str] = FILTE
     """The given states, each checked; empty for None."""
     if state is None:
         return ()
+    given: Any = state
+    if not isinstance(given, Iterable):
+        raise ConfigurationError(f"state must be a state or several, got {state!r}; the states are {', '.join(known)}")
     states = (state,) if isinstance(state, str) else tuple(state)
     for each in states:
         if each not in known:
             raise ConfigurationError(f"no such state: {each!r}; the states are {', '.join(known)}")
     return tuple(str(each) for each in states)
+
+
+def check_position(before: Task | None) -> int | None:
+    """Where a page goes on: behind the last task of the page before, or at the newest."""
+    given: Any = before
+    if before is not None and not isinstance(given, Task):
+        raise ConfigurationError(
+            f"before must be the last task of the page before, as in tasks[-1], got {before!r:.80}"
+        )
+    return None if before is None else before.seq
 
 
 SLOWEST_RATE: Final = 1e-6

@@ -82,6 +82,9 @@ def read_search(text: str) -> SearchTerms:
 
 def path_of(text: str) -> tuple[str, ...]:
     """The parts of a path into a payload: `order.items[0].sku` and `order.items.0.sku` are the same."""
+    given: Any = text
+    if not isinstance(given, str):
+        raise ConfigurationError(f"no path into a payload: {text!r}; write it as text, like order.items[0].sku")
     parts = tuple(_INDEX.sub(r".\1", text).split("."))
     numbers = sum(part.isdigit() for part in parts)
     if not all(parts) or len(parts) > MOST_PARTS or numbers > MOST_NUMBERS or '"' in text or "\0" in text:

@@ -11,7 +11,7 @@ from tasklib.core.queue_info import QueueStats, WorkerInfo
 from tasklib.core.redaction import Redactor
 from tasklib.core.task import Task
 from tasklib.core.task_id import require_id
-from tasklib.queue.arguments import Filters, Id, check_whole, task_filter
+from tasklib.queue.arguments import Filters, Id, check_position, check_whole, task_filter
 from tasklib.queue.base import QueueBase
 from tasklib.queue.sync_async import operation, require_asyncio
 from tasklib.queue.wait_for_end import wait_async, wait_blocking
@@ -64,7 +64,7 @@ class ReadsTasks(QueueBase):
             [0]
         """
         which = task_filter(state, name, filters)
-        position = None if before is None else before.seq
+        position = check_position(before)
         limit, offset = check_whole("limit", limit), check_whole("offset", offset)
         return (yield from lists.list_tasks(which, limit=limit, offset=offset, before=position))
 
