@@ -510,5 +510,7 @@ def seconds_of(delay: float | timedelta) -> float:
     """The delay in seconds; a negative or non-finite one is an error."""
     seconds: Any = delay.total_seconds() if isinstance(delay, timedelta) else delay
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < 1e10:
-        raise ConfigurationError(f"a delay is a number of seconds or a timedelta, not negative; got {delay!r}")
+        raise ConfigurationError(
+            f"a delay is a number of seconds or a timedelta, 0 or more and below 1e10; got {delay!r}"
+        )
     return float(seconds)

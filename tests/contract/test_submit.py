@@ -171,7 +171,10 @@ def test_the_same_id_again_changes_nothing_once_it_runs(queue: Face, worker: Ins
         {"run_at": datetime(2030, 1, 1)},  # noqa: DTZ001  that is the mistake
         {"run_at": "2030-01-01"},
         {"run_at": datetime(2030, 1, 1, tzinfo=UTC), "delay_seconds": 1},
+        {"run_at": datetime.max.replace(tzinfo=UTC)},
+        {"run_at": datetime.min.replace(tzinfo=UTC)},
         {"expires_at": datetime(2030, 1, 1)},  # noqa: DTZ001
+        {"expires_at": datetime.max.replace(tzinfo=UTC)},
         {"tags": ["a"]},
         {"headers": "a"},
         {"unique_key": ""},

@@ -117,6 +117,7 @@ def test_a_variable_that_cannot_be_read_is_named_with_its_value(monkeypatch: pyt
         ("lock_timeout_seconds", "600"),
         ("lock_timeout_seconds", None),
         ("default_task_timeout_seconds", float("nan")),
+        ("default_task_timeout_seconds", 1e9),
         ("retry_backoff_multiplier", 0.5),
         ("retry_jitter", 1),
         ("worker_id", ""),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pickle
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from tasklib import Task, TaskState, errors
-from tasklib.core.time.clock import require_aware
+from tasklib.core.time.clock import require_aware, require_storable
 from tasklib.errors import (
     Abort,
     ClaimLost,
@@ -130,3 +130,12 @@ def test_a_moment_with_a_time_zone_is_taken():
 def test_a_moment_without_one_is_refused_by_name():
     with pytest.raises(ConfigurationError, match="run_at needs a time zone, got the naive 2026-01-01"):
         require_aware(datetime(2026, 1, 1), "run_at")  # noqa: DTZ001  that is the point
+
+
+@pytest.mark.parametrize("hours", [-5, 0, 5])
+def test_a_moment_that_no_database_keeps_is_refused_by_name(hours: int):
+    zone = timezone(timedelta(hours=hours))
+
+    for moment in (datetime.max.replace(tzinfo=zone), datetime.min.replace(tzinfo=zone)):
+        with pytest.raises(ConfigurationError, match="until must lie between 0001-01-02 and 9999-12-31, got "):
+            require_storable(moment, "until")

@@ -235,6 +235,7 @@ class TestMissedTicks:
         ({"every": 1, "overlap": "kill"}, "overlap is one of allow, skip, got 'kill'"),
         ({"every": 1, "jitter": -1}, "jitter is a number of seconds, got -1"),
         ({"every": 1, "starts_at": datetime(2026, 1, 1)}, "starts_at needs a time zone"),  # noqa: DTZ001
+        ({"every": 1, "ends_at": datetime.max.replace(tzinfo=UTC)}, "ends_at must lie between"),
     ],
 )
 def test_what_cannot_work_is_refused_by_value(decided: dict[str, Any], message: str) -> None:

@@ -33,6 +33,7 @@ def test_the_defaults_leave_the_choice_to_the_configuration():
         ("timeout_seconds", float("nan")),
         ("timeout_seconds", float("inf")),
         ("timeout_seconds", "30"),
+        ("timeout_seconds", 1e9),
         pytest.param("timeout_seconds", 10**400, id="giant"),
         ("priority", "high"),
         ("priority", 2**31),

@@ -42,8 +42,8 @@ def _number(value: Any) -> bool:
 
 
 def _seconds(default: float | None) -> Any:
-    rule = "a number of seconds above 0" + (", or None" if default is None else "")
-    return _setting(default, lambda v: _number(v) and v > 0, rule)
+    rule = "a number of seconds above 0 and below 1e9" + (", or None" if default is None else "")
+    return _setting(default, lambda v: _number(v) and 0 < v < 1e9, rule)
 
 
 def _flag(default: bool) -> Any:

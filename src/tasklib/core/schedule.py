@@ -11,7 +11,7 @@ from typing import Any, Literal, Self, get_args
 from uuid import UUID
 
 from tasklib.core.numbers import is_number
-from tasklib.core.time.clock import require_aware
+from tasklib.core.time.clock import require_storable
 from tasklib.errors import ConfigurationError
 
 Misfire = Literal["one", "skip", "all"]
@@ -82,7 +82,7 @@ class Plan:
         for what in ("starts_at", "ends_at"):
             moment = getattr(self, what)
             if moment is not None:
-                require_aware(moment, what)
+                require_storable(moment, what)
         if self.starts_at is not None and self.ends_at is not None and self.ends_at < self.starts_at:
             raise ConfigurationError(
                 f"schedule {self.name!r} would never run: it ends at {self.ends_at.isoformat()}, before it starts at "

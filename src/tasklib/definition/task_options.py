@@ -229,7 +229,7 @@ def _is_number(value: Any, least: float) -> bool:
 
 
 def _is_seconds(value: Any) -> bool:
-    return is_number(value) and 0 < value < 1e10
+    return is_number(value) and 0 < value < 1e9
 
 
 def _are_errors(value: Any) -> bool:
@@ -253,7 +253,7 @@ _RULES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     ),
     "timeout_seconds": (
         lambda v: v is None or _is_seconds(v),
-        "a number of seconds above 0, or None for the configured default",
+        "a number of seconds above 0 and below 1e9, or None for the configured default",
     ),
     "priority": (lambda v: _is_whole(v, -MAX_INTEGER), "a whole number, higher runs first"),
     "tags": (lambda v: isinstance(v, dict), "a mapping of names to JSON values"),
@@ -271,6 +271,12 @@ _RULES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "rate": (lambda v: v is None or _is_number(v, 1e-6), "a number of tasks per second above 0, or None for no limit"),
     "burst": (lambda v: v is None or _is_number(v, 1), "a number of tasks, 1 or more, or None for one second's worth"),
     "max_running": (lambda v: v is None or _is_whole(v, 1), "a whole number, 1 or more, or None for no limit"),
-    "expires_after": (lambda v: v is None or _is_seconds(v), "a number of seconds above 0, or None for never"),
-    "lifetime_seconds": (lambda v: v is None or _is_seconds(v), "a number of seconds above 0, or None for no end"),
+    "expires_after": (
+        lambda v: v is None or _is_seconds(v),
+        "a number of seconds above 0 and below 1e9, or None for never",
+    ),
+    "lifetime_seconds": (
+        lambda v: v is None or _is_seconds(v),
+        "a number of seconds above 0 and below 1e9, or None for no end",
+    ),
 }

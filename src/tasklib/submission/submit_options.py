@@ -10,7 +10,7 @@ from uuid import UUID
 
 from tasklib.core.numbers import is_number, is_whole
 from tasklib.core.task import OnConflict
-from tasklib.core.time.clock import require_aware
+from tasklib.core.time.clock import require_storable
 from tasklib.definition import KEY_RULE, is_key
 from tasklib.errors import ConfigurationError, seconds_of
 
@@ -60,7 +60,7 @@ class SubmitOptions:
         for name in ("run_at", "expires_at"):
             moment = getattr(self, name)
             if moment is not None:
-                require_aware(moment, name)
+                require_storable(moment, name)
         if self.run_at is not None and self.delay_seconds:
             raise ConfigurationError("give either delay_seconds or run_at, not both")
 
@@ -110,8 +110,8 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "expires_at": (lambda v: isinstance(v, datetime), "a datetime with a time zone"),
     "priority": (_is_integer, "a whole number that fits 32 bits"),
     "tags": (lambda v: isinstance(v, Mapping), "a mapping of names to JSON values"),
-    "max_retries": (lambda v: _is_integer(v) and v >= 0, "a whole number, 0 or more"),
-    "timeout_seconds": (lambda v: is_number(v) and 0 < v < 1e9, "a number of seconds above 0"),
+    "max_retries": (lambda v: _is_integer(v) and v >= 0, "a whole number, 0 or more, that fits 32 bits"),
+    "timeout_seconds": (lambda v: is_number(v) and 0 < v < 1e9, "a number of seconds above 0 and below 1e9"),
     "unique_key": (is_key, KEY_RULE),
     "on_conflict": (lambda v: v in ("return", "raise", "replace"), "'return', 'raise' or 'replace'"),
     "concurrency_key": (is_key, KEY_RULE),

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from tasklib.errors import ConfigurationError
+
+FIRST_MOMENT: Final = datetime(1, 1, 2, tzinfo=UTC)
+NO_MOMENT: Final = datetime(9999, 12, 31, tzinfo=UTC)
+"""Times that are stored lie before it: Python can show them in every time zone."""
 
 
 class Clock(Protocol):
@@ -76,4 +80,19 @@ def require_aware(moment: datetime, what: str) -> datetime:
         raise ConfigurationError(
             f"{what} needs a time zone, got the naive {moment.isoformat()}; use datetime.now(timezone.utc) or similar"
         )
+    try:
+        moment.astimezone(UTC)
+    except OverflowError:
+        raise ConfigurationError(_out_of_range(moment, what)) from None
     return moment
+
+
+def require_storable(moment: datetime, what: str) -> datetime:
+    """The moment itself; one without a time zone is an error, and one that no database keeps."""
+    if not FIRST_MOMENT <= require_aware(moment, what) < NO_MOMENT:
+        raise ConfigurationError(_out_of_range(moment, what))
+    return moment
+
+
+def _out_of_range(moment: datetime, what: str) -> str:
+    return f"{what} must lie between {FIRST_MOMENT.date()} and {NO_MOMENT.date()}, got {moment.isoformat()}"

@@ -10,7 +10,7 @@ from typing import Any, Final
 from tasklib.core.calls.steps import StepOptions
 from tasklib.core.codec import shown
 from tasklib.core.limits import check_budget, is_amount
-from tasklib.core.time.clock import require_aware
+from tasklib.core.time.clock import require_storable
 from tasklib.errors import ConfigurationError, WaitTimeout, seconds_of
 from tasklib.storage.operations.limits.budgets import not_affordable
 from tasklib.storage.operations.workflows.events import check_event
@@ -34,7 +34,7 @@ class WaitLogic(History):
         if (seconds is None) == (until is None):
             raise ConfigurationError("sleep takes seconds or until=, one of them")
         wanted = None if seconds is None else seconds_of(seconds)
-        moment = None if until is None else require_aware(until, "until")
+        moment = None if until is None else require_storable(until, "until")
         key, number = self._take_key(options.name or "sleep", options)
         return self._sleep(key, number, wanted, moment)
 
