@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tasklib import Abort, AsyncTaskContext, TaskContext, TaskFailed, TaskState, WaitTimeout
+from tasklib import Abort, AsyncTaskContext, TaskContext, TaskFailed, TaskState, WaitTimeout, has_error, is_failed
 from tasklib.storage.operations.workflows.groups import fold_groups
 from tasklib.storage.operations.workflows.marks import MEMBER
 from tests.contract.test_steps import Calls, calls
@@ -118,6 +118,25 @@ def test_a_failed_child_is_a_final_taskfailed_and_can_be_handled(queue: Face, do
     ended = queue.read(final)
     assert (ended.state, ended.retry_count) == (TaskState.FAILED, 0)
     assert "-1 is negative" in (ended.error or "")
+
+
+def test_a_failed_child_has_its_id_and_state_as_a_task_has_them(queue: Face, double: Any):
+    seen: list[Any] = []
+
+    @queue.task
+    def parent(ctx: TaskContext) -> None:
+        try:
+            ctx.run(double.bind(-1))
+        except TaskFailed as error:
+            seen.extend([error.task, error.task_id])
+
+    parent.submit()
+    drain(queue)
+
+    (child,) = queue.list(name="double")
+    failed, task_id = seen
+    assert (failed.id, task_id, failed.payload) == (child.id, child.id, child.payload)
+    assert (is_failed(failed), has_error(failed), failed.state) == (True, True, TaskState.FAILED)
 
 
 def test_a_person_retries_the_parent_and_with_it_the_failed_child(queue: Face, calls: Calls):

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Self
 from uuid import UUID
 
 from tasklib.core.calls.groups import Group
@@ -14,7 +14,7 @@ from tasklib.core.calls.steps import StepOptions
 from tasklib.core.codec import dumps
 from tasklib.core.member_ids import member_id, new_group_id
 from tasklib.core.numbers import is_whole
-from tasklib.core.task import NewTask
+from tasklib.core.task import NewTask, TaskState
 from tasklib.errors import ConfigurationError, TaskFailed, WaitTimeout, seconds_of
 from tasklib.queue.groups import StoredResults
 from tasklib.storage.operations.workflows.groups import rows_of
@@ -230,7 +230,7 @@ def not_completed(key: str, error: Mapping[str, Any]) -> Exception:
     if error.get("type") == "WaitTimeout":
         return WaitTimeout(None, 0.0, "waiting", step=key)
     child = error.get("child")
-    ended = EndedChild(**child) if child else EndedChild(name=key, error=error.get("message", ""))
+    ended = EndedChild.recorded(child) if child else EndedChild(name=key, error=error.get("message", ""))
     failed = TaskFailed(ended, is_group=not child)
     failed.step = key
     return failed
@@ -252,11 +252,24 @@ class EndedChild:
     name: str
     error: str | None = None
     id: Any = None
-    state: str = "failed"
+    state: str = TaskState.FAILED
     kwargs: Any = None
     attempts: int = 0
     max_retries: int = 0
     result: Any = None
+
+    @classmethod
+    def recorded(cls, child: Mapping[str, Any]) -> Self:
+        """The child with its id and its state as a `Task` has them; `deleted` is no state of a task."""
+        task_id, state = child.get("id"), child["state"]
+        known = TaskState(state) if state in set(TaskState) else state
+        given: dict[str, Any] = {**child, "id": None if task_id is None else UUID(task_id), "state": known}
+        return cls(**given)
+
+    @property
+    def payload(self) -> Any:
+        """The same as `kwargs`."""
+        return self.kwargs
 
     @property
     def max_attempts(self) -> int:
