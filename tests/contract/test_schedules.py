@@ -249,6 +249,20 @@ def test_schedules_declared_in_code_are_made_changed_and_removed_with_it(queue: 
     assert [s.name for s in queue.schedules()] == ["by hand"]
 
 
+def test_a_batch_runs_the_ticks_that_are_due(queue: TaskQueue, clock: ManualClock) -> None:
+    @queue.schedule(every=60, kwargs={"of": "day"})
+    @queue.task
+    def report(of: str) -> str:
+        return of
+
+    assert queue.process_batch() == 0
+    queue.add_schedule("by hand", task="report", cron="* * * * *", kwargs={"of": "minute"})
+    clock.advance(60)
+
+    assert (queue.process_batch(), queue.process_batch()) == (2, 0)
+    assert {task.result["value"] for task in queue.list(state="completed") if task.result} == {"day", "minute"}
+
+
 class Release:
     """One version of a program, whose workers declare what it says as if they had started at some second."""
 

@@ -263,6 +263,8 @@ class Worker:
             instance.start()
         try:
             await self._or_log(instance.recovery.first_sweep)
+            if self._scheduler is None:  # Nothing runs beside a batch.
+                await self._or_log(Scheduler(queue, instance.poll_batch).step)
             await work(claimer)
         except asyncio.CancelledError:
             self._control.is_stopping = True

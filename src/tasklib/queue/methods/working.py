@@ -64,7 +64,7 @@ class RunsTasks(QueueBase):
     arecover_stale_tasks = recover_stale_tasks.as_async
 
     def process_batch(self, limit: int | None = None) -> int:
-        """Run what is due now once, in this process, and return how many tasks were run.
+        """Run what is due now once, the ticks of schedules too, in this process, and return how many tasks were run.
 
         Examples:
             >>> ids = add.submit_many({"a": number} for number in range(3))
