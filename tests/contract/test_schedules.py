@@ -212,6 +212,7 @@ def test_arguments_that_do_not_fit_the_task_are_refused_when_the_schedule_is_mad
         ({"options": {"delay_seconds": 5}}, "cannot have delay_seconds .*starts_at"),
         ({"options": {"priority": "high"}}, "priority must be a whole number .*got 'high'"),
         ({"options": "priority"}, "options must be a mapping"),
+        ({"priority": 5}, r"has no 'priority'.*options=\{"),
         ({"starts_at": "tomorrow"}, "starts_at must be a datetime with a time zone, got 'tomorrow'"),
         ({"starts_at": datetime(2030, 1, 2, tzinfo=UTC), "ends_at": datetime(2030, 1, 1, tzinfo=UTC)}, "never run"),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import chain, islice
@@ -102,12 +102,20 @@ class Plan:
     @classmethod
     def over(cls, task: str, **decided: Any) -> Self:
         """The plan of a schedule declared in code over a task; named like the task by default."""
+        cls.check_names(decided)
+        given: dict[str, Any] = {"name": task, "task": task, **decided}
+        return cls(**given)
+
+    @classmethod
+    def check_names(cls, decided: Iterable[str]) -> None:
+        """Refuse what no schedule has, and say where an option of its tasks belongs."""
         known = [name for name in cls.fields() if name != "task"]
         for key in decided:
             if key not in known:
-                raise ConfigurationError(f"a schedule has no {key!r}; it has {', '.join(known)}")
-        given: dict[str, Any] = {"name": task, "task": task, **decided}
-        return cls(**given)
+                raise ConfigurationError(
+                    f"a schedule has no {key!r}; it has {', '.join(known)}, and what each of its tasks has goes into "
+                    "options, as in options={'priority': 5}"
+                )
 
     @property
     def unique_key(self) -> str:

@@ -85,6 +85,7 @@ class KeepsSchedules(SubmitsTasks):
             >>> schedule.next_runs(1)[0].strftime("%H:%M")
             '02:30'
         """
+        Plan.check_names(decided)
         new = with_secrets(self.new_by_name(task, kwargs), decided.get("secrets") or ())
         given: dict[str, Any] = {**decided, "kwargs": new.kwargs, "secrets": marked_paths(new.headers) or None}
         plan = Plan(name=check_name(name), task=task, cron=cron, every=every, tz=tz, **given)
