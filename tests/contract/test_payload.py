@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -93,3 +95,20 @@ def _sorted(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _sorted(value[key]) for key in sorted(value)}
     return [_sorted(item) for item in value] if isinstance(value, list) else value
+
+
+def test_a_handler_may_be_a_mock_or_an_object_without_a_hash(queue: Face):
+    @dataclass
+    class Add:
+        amount: int
+
+        def __call__(self, payload: int) -> int:
+            return payload + self.amount
+
+    queue.plain.register_handler("add", Add(2))
+    queue.plain.register_handler("answer", mock := AsyncMock(return_value=42))
+    ids = [queue.enqueue("add", 40), queue.enqueue("answer", "why")]
+
+    assert queue.process_batch() == 2
+    assert [queue.read(task_id).result for task_id in ids] == [{"value": 42}, {"value": 42}]
+    mock.assert_awaited_once_with("why")

@@ -692,6 +692,11 @@ def test_a_handler_gets_any_payload_as_it_is(payload: Any):
     assert call(handler, payload) == ((payload,), {})
 
 
+def test_a_handler_that_would_not_get_the_payload_is_refused():
+    with pytest.raises(TaskDefinitionError, match=r"\*\*options does not take; write options without the stars"):
+        Definition.for_handler("job", lambda **options: None)
+
+
 def test_a_handler_annotated_so_gets_the_task():
     def handler(task: Task) -> None: ...
 

@@ -393,6 +393,12 @@ def _payload_taker(parameters: Sequence[Parameter], name: str) -> Parameter | No
             f"handler of {name!r}: it is called with the payload alone, but also requires "
             f"{needed[0].name!r}; give that a default, or define a task with named arguments by @task"
         )
+    extra = [each for each in parameters if each.role is Role.EXTRA]
+    if extra and len(extra) == len(parameters):
+        raise TaskDefinitionError(
+            f"handler of {name!r}: it is called with the payload as one value, which **{extra[0].name} does not take; "
+            f"write {extra[0].name} without the stars, or define a task with named arguments by @task"
+        )
     return takers[0] if takers else None
 
 

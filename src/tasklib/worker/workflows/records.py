@@ -149,10 +149,13 @@ def digest_of(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
-@lru_cache(maxsize=1024)
 def code_hash(function: Callable[..., Any]) -> str:
     """A hash of the file that defines the function, or of its code: other code has another."""
-    target = underlying(function)
+    return _hash_of(underlying(function))  # which can be hashed, where a callable object may not
+
+
+@lru_cache(maxsize=1024)
+def _hash_of(target: Callable[..., Any]) -> str:
     try:
         source = inspect.getsourcefile(target)
         if source is not None:
@@ -160,5 +163,5 @@ def code_hash(function: Callable[..., Any]) -> str:
                 return hashlib.blake2b(file.read(), digest_size=8).hexdigest()
     except (OSError, TypeError):
         pass
-    code = getattr(target, "__code__", None)
-    return hashlib.blake2b(getattr(code, "co_code", b""), digest_size=8).hexdigest()
+    code = getattr(getattr(target, "__code__", None), "co_code", b"")
+    return hashlib.blake2b(code if isinstance(code, bytes) else b"", digest_size=8).hexdigest()  # a mock's is a mock
