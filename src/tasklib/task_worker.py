@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tasklib.core.config import Config
+from tasklib.errors import ConfigurationError
 from tasklib.queue.default import queue_for
 from tasklib.queue.sync_async import require_asyncio
 from tasklib.worker import Worker, WorkerSettings
@@ -38,6 +39,7 @@ class TaskWorker:
         self._polite = "signals" not in settings
         self._queue = queue_for(config)
         self._worker: Worker | None = None
+        self._running = False
         self._stopped = False
 
     async def run(self) -> None:
@@ -52,13 +54,22 @@ class TaskWorker:
             >>> asyncio.run(worker.run())  # stopped before it began
         """
         require_asyncio()
+        if self._running:
+            raise ConfigurationError(
+                "this TaskWorker runs already, and stop() would end one of the two; raise its concurrency=, or make "
+                "another TaskWorker"
+            )
         if self._stopped:
             return
         settings = self._settings
         if self._polite and is_handled():
             settings = replace(settings, signals=False)
         self._worker = Worker(self._queue, settings)
-        await self._worker.run()
+        self._running = True
+        try:
+            await self._worker.run()
+        finally:
+            self._running = False
 
     def stop(self) -> None:
         """Stop claiming and drain; called a second time, stop now.

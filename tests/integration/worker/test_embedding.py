@@ -93,6 +93,19 @@ async def test_a_task_worker_takes_no_signal_from_a_program_that_handles_it(tmp_
         signal.signal(signal.SIGTERM, before)
 
 
+async def test_a_task_worker_runs_once_at_a_time_and_its_stop_ends_it(tmp_path: Path) -> None:
+    tasklib.init(f"sqlite:///{tmp_path}/tasks.db")
+    worker = TaskWorker(f"sqlite:///{tmp_path}/tasks.db")
+    running = asyncio.create_task(worker.run())
+    with TaskQueue(f"sqlite:///{tmp_path}/tasks.db") as other:
+        await aeventually(other.workers)
+
+    with pytest.raises(ConfigurationError, match="runs already"):
+        await worker.run()
+    worker.stop()
+    await asyncio.wait_for(running, 180)
+
+
 SERVER = """
 import asyncio, contextlib, sys
 from tasklib import TaskQueue
