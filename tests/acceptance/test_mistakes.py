@@ -147,9 +147,21 @@ async def test_a_forgotten_await_is_said() -> None:
         await task_id.await_(timeout="5")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="on_end takes a function"):
         tasklib.default_queue().on_end(None)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"write class Mine\(Middleware\)"):
+        tasklib.default_queue().add_middleware(lambda call: call())  # type: ignore[arg-type]
     stored = tasklib.get_task(task_id)
     with pytest.raises(InvalidTaskId, match=r"got a Task: write task\.id"):
         tasklib.get_task(stored)  # type: ignore[arg-type]
+
+
+def test_a_source_of_headers_that_returns_none_is_named(queue: TaskQueue) -> None:
+    @queue.add_headers
+    def tenant() -> Any:
+        return None
+
+    with pytest.raises(ConfigurationError, match=r"tenant.* must return a mapping .*got None; return \{\} for none"):
+        queue.enqueue("job")
+    assert queue.count() == 0
 
 
 # What other task queues call it

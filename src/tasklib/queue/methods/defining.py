@@ -129,6 +129,12 @@ class DefinesTasks(QueueBase):
             before add
             1
         """
+        given: Any = middleware
+        if not isinstance(given, Middleware):
+            raise ConfigurationError(
+                f"add_middleware takes an object of your own class of Middleware, got {given!r}; write "
+                "class Mine(Middleware) with before(self, ctx) or after(self, ctx, result), and add Mine()"
+            )
         self.middleware.append(middleware)
 
     def on_error(self, hook: ErrorHook) -> ErrorHook:
@@ -175,6 +181,7 @@ class DefinesTasks(QueueBase):
             >>> queue.get(task_id).headers
             {'tenant': 'acme'}
         """
+        _require_function("add_headers", source)
         self.header_sources.append(source)
         return source
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from functools import cached_property, partial
@@ -192,7 +192,13 @@ class SubmitsTasks(QueueBase):
             for own in (SECRETS_HEADER, SUBMITTER_HEADER):  # they describe the other task
                 inherited.pop(own, None)
             for source in self.header_sources:
-                inherited.update(source())
+                given: Any = source()
+                if not isinstance(given, Mapping):
+                    raise ConfigurationError(
+                        f"{source!r} was given to add_headers, and must return a mapping of names to JSON values, "
+                        f"got {given!r}; return {{}} for none"
+                    )
+                inherited.update(cast("Mapping[str, Any]", given))
             options = options.with_(headers={**inherited, **options.headers})
         timeout = self.config.default_task_timeout_seconds
         return new_task(name, kwargs, options, task, max_retries=max_retries, timeout=timeout)
