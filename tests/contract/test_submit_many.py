@@ -92,6 +92,17 @@ def test_what_is_not_a_mapping_is_refused(queue: Face, count: TaskFunction[Any, 
     assert queue.count() == 0
 
 
+@pytest.mark.backends("sqlite-memory")  # refused before any database is asked
+def test_what_cannot_be_iterated_is_refused(queue: Face, count: TaskFunction[Any, Any]):
+    async def later() -> AsyncIterator[dict[str, Any]]:
+        yield {"n": 1}
+
+    with pytest.raises(ConfigurationError, match="mappings of arguments, one a task, got None"):
+        count.submit_many(None)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"await asubmit_many\(\.\.\.\)"):
+        count.submit_many(later())  # type: ignore[arg-type]
+
+
 def test_options_hold_for_every_row(queue: Face, count: TaskFunction[Any, Any]):
     queue.via(count.options(priority=4, delay_seconds=60)).submit_many({"n": n} for n in range(3))
 

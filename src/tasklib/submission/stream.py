@@ -176,7 +176,13 @@ def refusal(misfit: Misfit, kept: int) -> InvalidArguments:
 
 def groups(rows: Iterable[Any]) -> Iterator[list[Any]]:
     """The rows in groups."""
-    iterator = iter(rows)
+    try:
+        iterator = iter(rows)
+    except TypeError:
+        remedy = "; await asubmit_many(...), which takes it" if isinstance(rows, AsyncIterable) else ""
+        raise ConfigurationError(
+            f"submit_many takes mappings of arguments, one a task, got {rows!r:.80}{remedy}"
+        ) from None
     while group := list(itertools.islice(iterator, GROUP)):
         yield group
 
