@@ -164,6 +164,17 @@ def test_a_source_of_headers_that_returns_none_is_named(queue: TaskQueue) -> Non
     assert queue.count() == 0
 
 
+def test_an_empty_name_and_a_limit_that_is_no_number_are_refused(queue: TaskQueue) -> None:
+    with pytest.raises(ConfigurationError, match=r"a task's name must be a string .*got ''"):
+
+        @queue.task(name="")
+        def job() -> None: ...
+
+    for limit in (-1, True, "3"):
+        with pytest.raises(ConfigurationError, match="limit must be a whole number, 0 or more, got "):
+            queue.process_batch(limit)  # type: ignore[arg-type]
+
+
 # What other task queues call it
 
 

@@ -195,7 +195,7 @@ def define(
     context: bool = False,
 ) -> TaskFunction[..., R]:
     """Register a function as a task and give back the object that replaces it."""
-    named = name or default_name(function)
+    named = default_name(function) if name is None else name
     if not isinstance(context, bool):
         raise ConfigurationError(f"task {named!r}: context must be True or False, got {shown(context)}")
     checked = TaskOptions.for_task(named, **options)

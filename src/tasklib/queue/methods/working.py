@@ -13,6 +13,7 @@ from tasklib.core.calls.own_tasks import own_task
 from tasklib.core.limits import LocalLimits
 from tasklib.core.time.timing import Timing
 from tasklib.errors import ConfigurationError
+from tasklib.queue.arguments import check_whole
 from tasklib.queue.base import QueueBase
 from tasklib.queue.in_transaction import TransactionSubmitter, session_submitter
 from tasklib.queue.sync_async import operation, require_asyncio
@@ -76,6 +77,8 @@ class RunsTasks(QueueBase):
     async def aprocess_batch(self, limit: int | None = None) -> int:
         """The awaiting form of `process_batch`."""
         require_asyncio()
+        if limit is not None:
+            check_whole("limit", limit)
         worker_module = _import_late("worker")
         worker = worker_module.Worker(self, worker_module.WorkerSettings(concurrency=10, signals=False))
         done: int = await worker.run_once(limit)
