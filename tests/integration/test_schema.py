@@ -143,6 +143,21 @@ def test_a_table_of_that_name_that_is_not_ours_is_not_touched(database_url: str,
     assert raw.execute("SELECT * FROM tasks").fetchall() == [(1, "theirs")]
 
 
+@pytest.mark.backends("sqlite-file")
+@pytest.mark.parametrize(
+    "theirs", ["TABLE Tasks (id integer)", "VIEW tasks AS SELECT 1 AS id", "INDEX tasks ON other (id)"]
+)
+def test_what_sqlite_would_take_for_our_table_is_not_touched(database_url: str, raw: Any, theirs: str):
+    raw.execute("CREATE TABLE other (id integer)")
+    raw.execute(f"CREATE {theirs}")
+    before = raw.execute("SELECT name, sql FROM sqlite_master").fetchall()
+
+    with TaskQueue(database_url) as queue, pytest.raises(ForeignTable, match="not touched"):
+        queue.count()
+
+    assert raw.execute("SELECT name, sql FROM sqlite_master").fetchall() == before
+
+
 @ON_DISK
 def test_a_schema_too_new_is_refused_and_left_alone(database_url: str, raw: Any):
     with TaskQueue(database_url) as queue:

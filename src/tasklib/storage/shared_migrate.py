@@ -181,13 +181,12 @@ class _Postgres(_Tables):
 
 class _Sqlite(_Tables):
     dialect = "sqlite"
-    list_tables = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
     def __init__(self, send: Send) -> None:
         super().__init__(send)
-        from tasklib.storage.sqlite.schema import CREATE_LEDGER
+        from tasklib.storage.sqlite.schema import CREATE_LEDGER, LIST_NAMES
 
-        self.ledger = CREATE_LEDGER
+        self.ledger, self.list_tables = CREATE_LEDGER, LIST_NAMES
 
     def fill(self, text: str) -> str:
         return text.replace("{schema}", "")

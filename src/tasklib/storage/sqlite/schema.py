@@ -17,6 +17,8 @@ CREATE TABLE IF NOT EXISTS tasklib_migrations (
     applied_at     TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now'))
 );
 """
+# Tables, views and indexes share their names, and `Tasks` is the same name as `tasks`.
+LIST_NAMES = "SELECT lower(name) AS name FROM sqlite_master WHERE type <> 'trigger'"
 
 
 def needs_migration(connection: sqlite3.Connection, *, allowed: bool) -> bool:
@@ -52,7 +54,7 @@ def _missing(applied: Mapping[int, Applied]) -> Sequence[Migration]:
 
 
 def _applied(connection: sqlite3.Connection) -> Mapping[int, Applied]:
-    names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    names = {row[0] for row in connection.execute(LIST_NAMES)}
     if "tasklib_migrations" in names:
         columns = {row[1] for row in connection.execute("PRAGMA table_info(tasklib_migrations)")}
         checksum = "checksum" if "checksum" in columns else "NULL"
