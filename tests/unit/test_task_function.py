@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
+import functools
+import inspect
 import pickle
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +32,11 @@ def add(a: int, b: int = 1) -> int:
 twice = queue.task(name="twice")(lambda a: 2 * a)
 
 
+@queue.task
+async def aadd(a: int, b: int = 1) -> int:
+    return a + b
+
+
 class Kept:
     @staticmethod
     @queue.task(name="in_class")
@@ -45,6 +54,24 @@ def test_a_task_keeps_its_own_names_over_attributes_of_the_function():
 
     assert (task.name, task("Ada"), task.team) == ("greet", "Ada", "media")
     assert queue.get(task.options(priority=3).submit("Ada"))
+
+
+def test_an_async_task_is_a_coroutine_function_and_what_wraps_it_is_not():
+    is_coroutine_function = asyncio.iscoroutinefunction if sys.version_info < (3, 12) else inspect.iscoroutinefunction
+
+    @functools.wraps(aadd)
+    def blocking(a: int) -> int:
+        return asyncio.run(aadd(a))
+
+    assert [is_coroutine_function(each) for each in (aadd, add, blocking)] == [True, False, False]
+
+
+def test_an_async_task_can_be_a_task_of_another_queue_too():
+    with TaskQueue("sqlite:///:memory:") as other:
+        task_id = other.task(aadd).submit(1, b=2)
+
+        assert other.process_batch() == 1
+        assert task_id.wait() == 3
 
 
 @duplicates

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import inspect
 import sys
+from asyncio import coroutines
 from types import CellType, CodeType, FunctionType
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from tasklib.core.codec import shown
 from tasklib.definition.parameters import AnyFunction, underlying
 from tasklib.errors import TaskDefinitionError
 
+COROUTINE_MARKS: Final[dict[str, Any]] = {
+    name: getattr(home, name)
+    for home, name in ((coroutines, "_is_coroutine"), (inspect, "_is_coroutine_mark"))
+    if hasattr(home, name)
+}
+"""What says of an object that it is a coroutine function: to asyncio, and from Python 3.12 on to `inspect` too."""
 REMEDY = "put @functools.wraps(function) on the wrapper inside that decorator"
 
 
@@ -48,6 +55,8 @@ def refuse_unsuitable(function: Any, name: str) -> None:
 def is_async(function: Any) -> bool:
     """Whether calling the function, or the callable object, gives something to await."""
     if inspect.iscoroutinefunction(function):
+        return True
+    if any(getattr(function, name, None) is mark for name, mark in COROUTINE_MARKS.items()):
         return True
     return not isinstance(function, FunctionType) and inspect.iscoroutinefunction(cast("Any", type(function)).__call__)
 

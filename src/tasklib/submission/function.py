@@ -26,6 +26,7 @@ from tasklib.core.codec import plain
 from tasklib.core.task import NewTask
 from tasklib.core.task_id import TaskId, TaskIds
 from tasklib.definition import Definition, FunctionDefinition, Misfit
+from tasklib.definition.functions import COROUTINE_MARKS
 from tasklib.errors import ConfigurationError, InvalidArguments
 from tasklib.submission.import_name import find_by_import
 from tasklib.submission.stream import Packer, Stream, TaskStore, agroups, groups, refusal
@@ -286,6 +287,15 @@ class TaskFunction(Submitter[P, R_co], Generic[P, R_co]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the plain function here and now."""
         return self.function(*args, **kwargs)
+
+    # Frameworks look for these marks before they call it. Properties, because functools.wraps would copy attributes.
+    @property
+    def _is_coroutine(self) -> Any:
+        return COROUTINE_MARKS.get("_is_coroutine") if self.definition.is_async else None
+
+    @property
+    def _is_coroutine_mark(self) -> Any:
+        return COROUTINE_MARKS.get("_is_coroutine_mark") if self.definition.is_async else None
 
     if not TYPE_CHECKING:  # a type checker would take it for any attribute at all
 
