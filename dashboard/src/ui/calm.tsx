@@ -6,8 +6,11 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { count } from "../format";
 import { Button } from "./basic";
 
-/** Whether a pointer or the focus is in such a list: what comes by itself above it waits, or would move it. */
+/** Whether a pointer or the focus is, or was a moment ago, in such a list: what comes by itself above it waits, or would
+ * move it, or move what the pointer is on its way to. */
 export const isRead = signal(false);
+const MOMENT = 1000;
+let leaving: ReturnType<typeof setTimeout>;
 
 interface Calm<T> {
   /** The entries in the order in which they stand; each as it is now. */
@@ -33,8 +36,10 @@ export function useCalm<T>(key: string, items: T[], idOf: (item: T) => string, p
   const [inside, setInside] = useState(false);
   const [, thawed] = useState(0);
   useEffect(() => {
-    isRead.value = inside;
-    return () => void (isRead.value = false);
+    if (!inside) return;
+    clearTimeout(leaving);
+    isRead.value = true;
+    return () => void (leaving = setTimeout(() => (isRead.value = false), MOMENT));
   }, [inside]);
   const box = useRef<HTMLDivElement>(null);
   const held = useRef<Held<T> | null>(null);
