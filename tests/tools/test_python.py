@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -125,3 +126,13 @@ def test_two_are_not_alike() -> None:
     )
     one, two = (python.run([sys.executable, "-c", text], capture_output=True, text=True).stdout for _ in range(2))
     assert not set(one.split()) & set(two.split())
+
+
+def test_a_nursery_ends_with_an_asker_that_is_killed_while_it_asks() -> None:
+    nursery = python.Nursery.start()
+    with open(os.devnull) as file:
+        socket.send_fds(nursery._socket, [(100).to_bytes(8, "big")], [file.fileno()])
+    nursery._socket.sendall(b"{")
+    nursery.close()
+    assert nursery._process is not None
+    assert nursery._process.returncode == 0
