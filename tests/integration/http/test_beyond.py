@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from urllib.parse import quote
 from uuid import UUID
 
 import pytest
@@ -282,6 +283,21 @@ def test_the_life_of_a_schedule(queue: Face, http: Client) -> None:
     assert [each["name"] for each in http.get("/api/schedules").json()["schedules"]] == ["nightly"]
     assert http.delete("/api/schedules/nightly").status_code == 204
     assert http.get("/api/schedules/nightly").status_code == 404
+
+
+def test_a_schedule_whose_name_has_slashes_is_found_by_it(queue: Face, http: Client) -> None:
+    """As the one of a repeated task has whose type has slashes."""
+    name = http.create("reports/daily", repeat={"every": 60})["schedule"]
+    path = f"/api/schedules/{quote(name, safe='')}"
+
+    assert http.get(path).json()["name"] == name
+    assert http.put(path, {"type": "reports/daily", "every": 5}).json()["every"] == 5
+    assert http.post(f"{path}/pause").json()["pausedBy"] == "anonymous"
+    assert http.post(f"{path}/resume").json()["pausedAt"] is None
+    assert queue.read(http.post(f"{path}/run").json()["id"]).name == "reports/daily"
+    assert http.delete(path).status_code == 204
+    assert queue.schedules() == []
+    assert http.get("/api/schedules/").headers["location"] == "/api/schedules"
 
 
 @pytest.mark.parametrize(

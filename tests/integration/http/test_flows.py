@@ -156,3 +156,13 @@ def test_a_budget_is_spent_by_anybody_who_operates(queue: Face, http: Client) ->
         refused = http.post("/api/budgets/calls/spend", {"cost": cost})
         assert (refused.status_code, words in refused.json()["detail"]) == (400, True)
     assert "no budget" in http.post("/api/budgets/none/spend", {"cost": 1}).json()["detail"]
+
+
+def test_a_budget_whose_name_has_slashes_is_found_by_it(queue: Face, http: Client) -> None:
+    queue.set_budget("llm/tokens", per_minute=60, burst=10)
+    path = "/api/budgets/llm%2Ftokens"
+
+    assert http.post(f"{path}/spend", {"cost": 8}).json()["spent"]
+    assert http.put(path, {"perSecond": 5}).json()["name"] == "llm/tokens"
+    assert http.delete(path).status_code == 204
+    assert queue.budgets() == []

@@ -59,7 +59,7 @@ def routes_of(app: Any) -> list[tuple[str, str, Any]]:
         if inner is not None:
             waiting += inner.routes
         elif hasattr(route, "methods"):
-            path = route.path.replace(":path}", "}").format(**EXAMPLES)
+            path = route.path_format.format(**EXAMPLES)
             found += [(method, path, route) for method in route.methods or ()]
         else:
             found.append(("GET", route.path, route))

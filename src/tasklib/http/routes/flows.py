@@ -129,7 +129,7 @@ async def create_flow(
     return Response(made.model_dump_json(by_alias=True), 201, headers, "application/json")
 
 
-@router.post("/budgets/{name}/spend", response_model=Spent, **needs(Permission.EMIT, 400, 404, 409))
+@router.post("/budgets/{name:tasklib_name}/spend", response_model=Spent, **needs(Permission.EMIT, 400, 404, 409))
 async def spend(name: str, body: SpendInput, request: Request, service: Service) -> Response:
     """Take tokens from a budget.  202: there are not enough; `seconds` and Retry-After say when there can be."""
     if body.task_id is not None and body.version is not None:

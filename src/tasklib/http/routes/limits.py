@@ -211,7 +211,7 @@ async def list_budgets(query: Annotated[Part, Query()], service: Service) -> Bud
     return Budgets(budgets=[BudgetInfo.of(each) for each in query.of(found)], total=len(found))
 
 
-@router.put("/budgets/{name}", **needs(Permission.OPERATE, 400, 413))
+@router.put("/budgets/{name:tasklib_name}", **needs(Permission.OPERATE, 400, 413))
 async def set_budget(name: str, body: BudgetInput, request: Request, service: Service) -> BudgetInfo:
     """Create a budget, which is full, or change the one of that name, which keeps what is left of it."""
     given = {"per_minute": body.per_minute, "per_second": body.per_second, "burst": body.burst}
@@ -220,7 +220,7 @@ async def set_budget(name: str, body: BudgetInput, request: Request, service: Se
     return await _budget(service.queue, name)
 
 
-@router.delete("/budgets/{name}", status_code=204, **needs(Permission.OPERATE, 400, 404))
+@router.delete("/budgets/{name:tasklib_name}", status_code=204, **needs(Permission.OPERATE, 400, 404))
 async def remove_budget(name: str, request: Request, service: Service) -> None:
     """Remove a budget; workflows that spend from it fail until there is one again."""
     await _budget(service.queue, name)

@@ -53,26 +53,26 @@ async def create_schedule(body: CreateSchedule, request: Request, service: Servi
     return Schedule.of(await create.put_schedule(service, body.name, body.decided(), audit_of(request, name=body.name)))
 
 
-@router.get("/{name}", **needs(Permission.READ, 404))
+@router.get("/{name:tasklib_name}", **needs(Permission.READ, 404))
 async def get_schedule(name: Name, service: Service) -> Schedule:
     """One schedule."""
     return await _required(service, name)
 
 
-@router.put("/{name}", **needs(Permission.OPERATE, 400, 413))
+@router.put("/{name:tasklib_name}", **needs(Permission.OPERATE, 400, 413))
 async def put_schedule(name: str, body: PutSchedule, request: Request, service: Service) -> Schedule:
     """Create a schedule, or change the one of that name."""
     return Schedule.of(await create.put_schedule(service, name, body.decided(), audit_of(request)))
 
 
-@router.delete("/{name}", status_code=204, **needs(Permission.OPERATE, 404))
+@router.delete("/{name:tasklib_name}", status_code=204, **needs(Permission.OPERATE, 404))
 async def remove_schedule(name: Name, request: Request, service: Service) -> None:
     """Delete a schedule; tasks it has submitted stay."""
     if not await service.schedules.aremove(name, audit=audit_of(request)):
         raise _unknown(name)
 
 
-@router.post("/{name}/pause", **needs(Permission.OPERATE, 404))
+@router.post("/{name:tasklib_name}/pause", **needs(Permission.OPERATE, 404))
 async def pause_schedule(name: Name, request: Request, service: Service) -> Schedule:
     """Pause a schedule: no more ticks run."""
     by = principal_of(request).name
@@ -81,7 +81,7 @@ async def pause_schedule(name: Name, request: Request, service: Service) -> Sche
     return await _required(service, name)
 
 
-@router.post("/{name}/resume", **needs(Permission.OPERATE, 404))
+@router.post("/{name:tasklib_name}/resume", **needs(Permission.OPERATE, 404))
 async def resume_schedule(name: Name, request: Request, service: Service) -> Schedule:
     """Resume a schedule, from its next tick on."""
     if not await service.schedules.aresume(name, audit=audit_of(request)):
@@ -89,7 +89,7 @@ async def resume_schedule(name: Name, request: Request, service: Service) -> Sch
     return await _required(service, name)
 
 
-@router.post("/{name}/run", status_code=201, **needs(Permission.OPERATE, 404, 409, 429))
+@router.post("/{name:tasklib_name}/run", status_code=201, **needs(Permission.OPERATE, 404, 409, 429))
 async def run_schedule(name: Name, request: Request, service: Service) -> Ran:
     """Submit a task of the schedule now, in addition to its ticks."""
     allow_submission(request)
