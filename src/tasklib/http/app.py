@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final
+from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, FastAPI, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 
 import tasklib
@@ -134,9 +135,13 @@ def _only_this_machine(hosts: Iterable[str] | None) -> Iterable[str]:
     return chosen
 
 
-async def _serve_description() -> Response:
-    """The description of this interface."""
-    return Response(_description_as_json(), media_type="application/json")
+async def _serve_description(request: Request) -> Response:
+    """The description of this interface; where the app is mounted, its paths are below that prefix."""
+    description = _description_as_json()
+    if root := request.scope.get("root_path"):
+        servers = json.dumps({"servers": [{"url": quote(root)}]}).encode()
+        description = servers[:-1] + b", " + description[1:]
+    return Response(description, media_type="application/json")
 
 
 @cache

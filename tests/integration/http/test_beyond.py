@@ -356,6 +356,9 @@ def test_it_works_under_a_prefix(queue: Face, http: Client) -> None:
     assert created.status_code == 201
     assert created.headers["location"] == f"/queue/api/tasks/{created.json()['id']}"
     assert client.get(created.headers["location"]).status_code == 200
+    described = client.get("/queue/openapi.json").json()
+    assert described["servers"] == [{"url": "/queue"}]
+    assert "/api/tasks" in described["paths"]
     client.close()
 
 
