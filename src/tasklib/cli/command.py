@@ -176,7 +176,7 @@ def _ending(cli: Cli) -> Generator[None, None, None]:
         raise typer.Exit(Exit.PIPE_CLOSED) from None
     except Exception as error:
         if cli.out.as_json and not cli.out.answered and not isinstance(error, typer.Exit):
-            cli.out.json({"error": {"type": type(error).__name__, "message": str(error), "exit_code": code_for(error)}})
+            cli.out.failure(type(error).__name__, str(error), code_for(error))
         raise
     finally:
         cli.close()

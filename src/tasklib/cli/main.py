@@ -30,7 +30,7 @@ from tasklib.cli.commands import (
 from tasklib.cli.commands.programs import bench, doctor, mcp, serve, worker
 from tasklib.cli.exit_codes import Exit, code_for
 from tasklib.cli.help import HelpfulGroup
-from tasklib.cli.show.output import one_line
+from tasklib.cli.show.output import Output, one_line
 
 app = typer.Typer(
     name="tasklib",
@@ -82,8 +82,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _interrupted()
     except UsageError as error:
         command = error.ctx.command_path if error.ctx else "tasklib"
-        message = error.format_message().replace("Value error, ", "")
-        return _fail(f"{message} (see: {command} --help)", Exit.USAGE)
+        message = f"{error.format_message().replace('Value error, ', '')} (see: {command} --help)"
+        if "--json" in given:
+            Output(as_json=True).failure("UsageError", message, Exit.USAGE)
+        return _fail(message, Exit.USAGE)
     except Exception as error:
         if _came_from_ctrl_c(error):
             return _interrupted()

@@ -31,6 +31,16 @@ def test_a_command_that_is_not_understood_is_exit_2(tasklib: CommandLine) -> Non
     )
 
 
+@pytest.mark.backends("sqlite-file")
+@pytest.mark.parametrize("command", [["lst"], ["list", "--stat", "x"], ["show"], ["list", "--limit", "0"]])
+def test_a_command_that_is_not_understood_is_said_as_json_too(tasklib: CommandLine, command: list[str]) -> None:
+    for asked in ([*command, "--json"], ["--json", *command]):
+        ran = tasklib.run(*asked)
+        error = ran.json["error"]
+        assert (ran.code, error["type"], error["exit_code"]) == (2, "UsageError", 2)
+        assert ran.err == f"error: {error['message']}\n"
+
+
 def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == Exit.USAGE
     assert capsys.readouterr().out.startswith("Usage: tasklib")

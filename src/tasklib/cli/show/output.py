@@ -72,6 +72,10 @@ class Output:
         # JSON leaves some control characters as they are; inside its strings this is another spelling of the same.
         sys.stdout.write(_UNSAFE.sub(lambda m: m[0] if m[0] == "\n" else f"\\u{ord(m[0]):04x}", text) + "\n")
 
+    def failure(self, kind: str, message: str, code: Exit) -> None:
+        """Print, as JSON, why the command failed."""
+        self.json({"error": {"type": kind, "message": message, "exit_code": code}})
+
     def line(self, text: str = "", style: str = "") -> None:
         """Print a line."""
         if style and self.is_terminal:
