@@ -167,15 +167,18 @@ def test_what_a_worker_on_the_database_holds_is_not_ended_over_http(queue: Face,
 
 
 def test_an_ending_said_again_after_a_lost_answer_is_answered_as_before(queue: Face, http: Client) -> None:
-    for _ in range(4):
+    for _ in range(6):
         http.create(maxAttempts=2)
-    done, failed, stopped, given_back = claim(http, register(http), 4)
-    http.post(f"/api/tasks/{stopped['id']}/cancel")
+    done, failed, stopped, given_back, unwanted, put_off = claim(http, register(http), 6)
+    for each in (stopped, unwanted, put_off):
+        http.post(f"/api/tasks/{each['id']}/cancel")
     for task, ending, more in (
         (done, "complete", {"result": [1, "é"]}),
         (failed, "fail", {"error": "Error: no"}),
         (stopped, "stopped", {}),
         (given_back, "release", {}),
+        (unwanted, "fail", {"error": "Error: no"}),
+        (put_off, "snooze", {"delaySeconds": 60}),
     ):
         body = {"version": task["version"], **more}
         first = http.post(f"/api/tasks/{task['id']}/{ending}", body)

@@ -455,12 +455,17 @@ NOT e.terminal AND t.cancel_requested_at IS NOT NULL
 
 -- name: find_recorded
 -- Which of these attempts were the last of their tasks and ended like this, as the rows show it.
+-- What would have gone on is cancelled where a person asked for that.
 SELECT e.id
 FROM jsonb_to_recordset(:batch::jsonb) AS e (id uuid, version bigint, state text, outcome text)
 CROSS JOIN LATERAL (
-    SELECT x.version, x.state, x.completed_at, x.history FROM {schema}.tasks AS x WHERE x.id = e.id LIMIT 1
+    SELECT x.version, x.state, x.completed_at, x.cancel_requested_at, x.history
+    FROM {schema}.tasks AS x WHERE x.id = e.id LIMIT 1
 ) AS t
-WHERE t.version = e.version AND (t.state = e.state OR (e.state = 'pending' AND t.state = 'failed' AND t.completed_at IS NULL))
+WHERE t.version = e.version
+    AND (t.state = e.state
+        OR (e.state = 'pending' AND t.state = 'failed' AND t.completed_at IS NULL)
+        OR (e.state IN ('pending', 'failed') AND t.state = 'cancelled' AND t.cancel_requested_at IS NOT NULL))
     AND (e.outcome IS NULL OR t.history -> -1 ->> 'outcome' = e.outcome);
 
 -- fragment: append_history

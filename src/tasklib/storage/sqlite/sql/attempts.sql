@@ -260,11 +260,14 @@ NOT (e.value ->> 'terminal') AND cancel_requested_at IS NOT NULL
 
 -- name: find_recorded
 -- Which of these attempts were the last of their tasks and ended like this, as the rows show it.
+-- What would have gone on is cancelled where a person asked for that.
 SELECT t.id
 FROM json_each(:batch) AS e
 CROSS JOIN tasks AS t ON t.id = e.value ->> 'id'
 WHERE t.version = e.value ->> 'version'
-    AND (t.state = e.value ->> 'state' OR (e.value ->> 'state' = 'pending' AND t.state = 'failed' AND t.completed_at IS NULL))
+    AND (t.state = e.value ->> 'state'
+        OR (e.value ->> 'state' = 'pending' AND t.state = 'failed' AND t.completed_at IS NULL)
+        OR (e.value ->> 'state' IN ('pending', 'failed') AND t.state = 'cancelled' AND t.cancel_requested_at IS NOT NULL))
     AND (e.value ->> 'outcome' IS NULL OR t.history ->> '$[#-1].outcome' = e.value ->> 'outcome');
 
 -- name: renew_leases
