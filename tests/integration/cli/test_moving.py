@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,9 @@ def test_top_shows_the_queue_once_where_there_is_no_terminal(tasklib: CommandLin
         queue.process_batch()
         queue.enqueue("other")
     seen = tasklib.json("top")
+    assert all(
+        datetime.fromisoformat(each["at"]).second == 0 and each["at"].endswith("Z") for each in seen["per_minute"]
+    )
     assert (seen["stats"]["pending"], seen["stats"]["completed"], seen["stats"]["failed"]) == (1, 1, 1)
     assert [each["name"] for each in seen["failing"]] == ["job"]
     assert sum(each.get("completed", 0) for each in seen["per_minute"]) == 1

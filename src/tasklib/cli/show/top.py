@@ -49,7 +49,7 @@ def _tables(seen: Look) -> list[tuple[str, list[Column], list[list[str]]]]:
     states = [[name, f"{count:,}"] for name, count in seen["stats"].items()]
     outcomes = ("completed", "failed", "retried", "cancelled", "buried")
     minutes = [
-        [time.strftime("%H:%M", time.localtime(each["at"])), *(f"{each.get(name, 0):,}" for name in outcomes)]
+        [each["at"].astimezone().strftime("%H:%M"), *(f"{each.get(name, 0):,}" for name in outcomes)]
         for each in reversed(seen["per_minute"])
     ]
     workers = [

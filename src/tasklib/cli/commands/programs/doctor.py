@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tasklib.cli.command import Cli, Commands
@@ -90,7 +91,9 @@ def look(service: QueueService) -> dict[str, Any]:
     return {
         "stats": {name: getattr(overview.stats, name) for name in NUMBERS},
         "paused": [pause.name for pause in overview.pauses],
-        "per_minute": [{"at": at, **(work.outcomes if work else {})} for at, work, _ in series.points],
+        "per_minute": [
+            {"at": datetime.fromtimestamp(at, UTC), **(work.outcomes if work else {})} for at, work, _ in series.points
+        ],
         "slowest": [_type(each) for each in sorted(types, key=lambda t: -(t.run.p95 or 0))[:5]],
         "failing": [_type(each) for each in sorted(types, key=lambda t: -_failures(t)) if _failures(each)][:5],
         "workers": [{name: getattr(worker, name) for name in shown} for worker in service.queue.workers()],
