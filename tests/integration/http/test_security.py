@@ -294,6 +294,15 @@ def test_an_administrator_makes_and_revokes_tokens_over_http(queue: Face) -> Non
         assert secret not in admin.get("/api/audit").text
 
 
+def test_a_token_that_would_never_be_valid_is_refused(queue: Face) -> None:
+    """As the first one it would close the service to everybody."""
+    with client_of(queue, "local") as client:
+        refused = client.post("/api/tokens", {"name": "ada", "role": "admin", "expiresAt": "2001-02-03T04:05:06Z"})
+        assert refused.status_code == 400
+        assert "2001-02-03T04:05:06+00:00 would never be valid" in refused.json()["detail"]
+        assert client.get("/api/tokens").json()["total"] == 0
+
+
 @pytest.mark.parametrize("which", ["ada", "not-an-id", "%00"])
 def test_only_an_id_names_a_token(queue: Face, which: str) -> None:
     with client_of(queue, "tokens", Authorization=f"Bearer {make_token(queue)}") as admin:

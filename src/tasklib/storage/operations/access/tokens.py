@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Final
 from uuid import UUID, uuid4
 
+from tasklib.errors import ConfigurationError
 from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.rows import moment, required_moment, uuid
 from tasklib.storage.statement import BEGIN, Operation, Row, Statement
@@ -61,11 +62,20 @@ def hashed(secret: str) -> str:
 
 
 def create_token(name: str, role: Role, *, expires_at: datetime | timedelta | None = None) -> Operation[NewToken]:
-    """Make a token, good until a moment, or for so long by the database's clock."""
+    """Make a token, good until a moment, or for so long by the database's clock.
+
+    One that would never be valid is refused: from the first token on, the service admits nobody without one.
+    """
     secret = PREFIX + secrets.token_urlsafe(32)
-    if isinstance(expires_at, timedelta):
+    if expires_at is not None:
         yield BEGIN
-        expires_at = (yield from read_clock()) + expires_at
+        now = yield from read_clock()
+        expires_at = now + expires_at if isinstance(expires_at, timedelta) else expires_at
+        if expires_at <= now:
+            raise ConfigurationError(
+                f"a token that expires at {expires_at.isoformat(timespec='seconds')} would never be valid, "
+                "because that is over; name a later moment"
+            )
     rows = yield Statement(
         "create_token",
         {
