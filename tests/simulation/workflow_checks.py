@@ -361,7 +361,10 @@ class WorkflowChecker:
             if step.kind == "step" and step.key.startswith("effect:") and step.task_id in self.checker.rows:
                 self._check_effect(step, 1 if step.state == "done" else 0)
         assert self.checker.server is not None
-        left = self.checker.server.connection.execute("SELECT count(*) FROM tasklib_tallies").fetchone()[0]
+        # Groups of removed tasks, which retention may name in a worker's last moment, go when the next worker looks.
+        left = self.checker.server.connection.execute(
+            "SELECT count(*) FROM tasklib_tallies WHERE group_id IS NULL OR task_id IS NULL"
+        ).fetchone()[0]
         if left:
             self._broken(f"{left} tallies of children are not added up")
         for task_id, source in self.given.items():
