@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tasklib import TaskQueue
+from tasklib import AsyncTaskContext, TaskQueue
+from tasklib.service.service import QueueService
 from tests.integration.cli.conftest import CommandLine
 
 pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")
@@ -160,3 +162,24 @@ def test_what_to_replay_must_be_said(tasklib: CommandLine, project: Path) -> Non
     changed(project)
     assert tasklib.run("replay", "shop_new").code == 2
     assert tasklib.run("replay", "shop_new", "--waiting", "--file", "x").code == 2
+
+
+def test_a_replay_stops_at_the_open_flow_also_where_another_step_was_opened_before(queue: TaskQueue) -> None:
+    @queue.task
+    def part(n: int) -> int:
+        return n
+
+    @queue.task(context=True)
+    async def whole(ctx: AsyncTaskContext) -> None:
+        flow = queue.flow("parts")
+        flow.add(part.bind(1))
+        approved, parts = ctx.wait("approved"), ctx.run(flow)
+        await asyncio.gather(parts, approved)
+
+    task_id = whole.submit()
+    queue.process_batch(limit=1)
+    replays = QueueService(queue).replays
+    found = replays.replay(replays.case(task_id), replays.children())
+
+    assert found is not None
+    assert (found.fits, found.key, found.asked) == (True, "parts", "restart_children")

@@ -19,6 +19,8 @@ from tasklib.errors import ResultError, TaskDefinitionError
 
 ERROR_CHARACTERS: Final = 2000
 """How much of a failed step's message is kept."""
+OF_CHILDREN: Final = frozenset({"run", "map", "flow"})
+"""The kinds of steps whose value, while they are open, names the group of their children."""
 
 
 @dataclass(slots=True)

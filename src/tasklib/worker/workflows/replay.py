@@ -25,7 +25,7 @@ from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.workflows.drivers import AwaitingWorkflow, BlockingWorkflow, Conditions
 from tasklib.worker.workflows.effects import Ask, Call, Effect, Logic, Park, Rest, Transact
 from tasklib.worker.workflows.engine import Engine
-from tasklib.worker.workflows.records import Record
+from tasklib.worker.workflows.records import OF_CHILDREN, Record
 
 PATIENCE_SECONDS: Final = 30.0
 """How long a coroutine may await something other than steps before the replay gives up."""
@@ -204,4 +204,4 @@ def _unused(steps: Sequence[Mapping[str, Any]], seen: _Seen) -> list[str]:
 
 def _group(step: Mapping[str, Any]) -> str | None:
     value = step["value"]
-    return value.get("group") if step["kind"] in ("run", "map") and isinstance(value, dict) else None
+    return value.get("group") if step["kind"] in OF_CHILDREN and isinstance(value, dict) else None
