@@ -6,7 +6,7 @@ from tasklib.core.insights.histogram import bucket_of
 from tasklib.core.lifecycle import Phase
 from tasklib.service.service import QueueService
 from tasklib.service.statistics import Scale
-from tasklib.storage.operations import statistics
+from tasklib.storage.operations import statistics, workers
 from tasklib.storage.operations.statistics import Done
 from tests.fixtures.queues import Face
 
@@ -69,3 +69,15 @@ def test_live_workers_tell_how_many_tasks_one_runs_at_once(queue: Face) -> None:
     [worker] = queue.workers()
     assert (found.workers_alive, found.slots_per_worker) == (1, worker.concurrency)
     assert found.seconds == 1.0 / worker.concurrency
+
+
+def test_a_worker_that_is_stopping_counts_for_no_type(queue: Face) -> None:
+    who = queue.worker("job", worker_id="w1")
+    queue.worker("other", worker_id="w2")
+    queue.enqueue("job")
+    queue.do(lambda: workers.beat(who.instance, {"stopping": True}))
+
+    types = QueueService(queue.plain).statistics.types()
+    assert {each.name: each.workers for each in types} == {"job": 0, "other": 1}
+    [job] = scale(queue).types
+    assert (job.workers, job.workers_alive, job.seconds) == (1, 0, None)

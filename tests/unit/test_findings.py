@@ -20,8 +20,12 @@ def stats(**by_name: dict[str, int]) -> QueueStats:
     return QueueStats(**totals, by_name=by_name)
 
 
-def worker(*names: str, running: int = 0, alive: bool = True, stuck: int = 0) -> WorkerInfo:
-    return WorkerInfo(ID, "w-1", "host", 1, NOW, NOW, names, 4, not running, alive, running, stuck_threads=stuck)
+def worker(*names: str, running: int = 0, alive: bool = True, stuck: int = 0, stopping: bool = False) -> WorkerInfo:
+    return WorkerInfo(
+        *(ID, "w-1", "host", 1, NOW, NOW, names, 4, not running, alive, running),
+        stuck_threads=stuck,
+        stopping=stopping,
+    )
 
 
 def lost(tasks: int, minutes: int = 1) -> EndedWorker:
@@ -78,6 +82,12 @@ def test_everything_that_is_wrong_the_most_urgent_first():
     assert texts["paused"] == "mail is paused by ada: provider is down"
     resume, look = next(each for each in found if each.code == "paused").remedies
     assert (resume.action, resume.target, look.action) == ("resume", "mail", "tasks")
+
+
+def test_a_type_whose_only_worker_is_stopping_is_unhandled():
+    seen = Situation(NOW, stats(a={"pending": 1}, b={"pending": 2}), (), [worker("a", stopping=True), worker("b")])
+
+    assert [(each.code, each.name, each.count) for each in find(seen)] == [("unhandled", "a", 1)]
 
 
 def test_without_a_worker_one_finding_says_it_for_all_types():

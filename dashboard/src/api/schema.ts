@@ -4467,7 +4467,7 @@ export interface components {
             workers: number;
             /**
              * Workersalive
-             * @description Live workers that define the type.
+             * @description Live workers that take tasks of the type; one that is stopping takes no more.
              */
             workersAlive: number;
         };

@@ -87,14 +87,14 @@ def _judge_workers(seen: Seen) -> Iterator[Finding]:
 
 
 def _judge_waiting(seen: Seen, thresholds: Thresholds) -> Iterator[Finding]:
-    known = {name for worker in seen.workers if worker.alive for name in worker.names}
+    taken = {name for worker in seen.workers for name in worker.names if worker.takes(name)}
     paused = {pause.name for pause in seen.pauses}
     for row in seen.waiting:
         name, one = row["name"], row["count"] == 1
         due = f"1 task of type {name!r} is due" if one else f"{row['count']:,} tasks of type {name!r} are due"
-        if name not in known:
+        if name not in taken:
             remedy = f"start a worker with the module that defines {name!r}"
-            yield Finding(Fault.NO_WORKER, f"{due}, and no live worker knows it", remedy)
+            yield Finding(Fault.NO_WORKER, f"{due}, and no live worker takes it", remedy)
         elif not paused & {None, name} and row["behind"] > thresholds.behind_seconds:
             remedy = "start more workers, or raise --concurrency; see: tasklib top"
             yield Finding(Fault.FAR_BEHIND, f"{due}, the first for {_duration(row['behind'])}", remedy)

@@ -61,7 +61,7 @@ class TypeInfo:
     cancelled: int
     buried: int
     workers: int
-    """Live workers that define the name."""
+    """Live workers that take tasks of the name; one that is stopping takes no more."""
     paused: bool
 
 
@@ -102,7 +102,7 @@ class Statistics(ServicePart):
         stats = stats or (yield from statistics.count_tasks_by_state())
         known = yield from workers.list_workers()
         found = yield from pauses.list_pauses()
-        workers_of = Counter(name for worker in known if worker.alive for name in set(worker.names))
+        workers_of = Counter(name for worker in known for name in set(worker.names) if worker.takes(name))
         paused = {pause.name for pause in found}
         names = {*stats.by_name, *(name for worker in known for name in worker.names)}
         return tuple(_type_info(name, stats, workers_of[name], paused) for name in sorted(names))
@@ -170,10 +170,10 @@ class Statistics(ServicePart):
         """What waits and can run, by type, and how many workers would run it within the objective.
 
         Without `names` it is every type that has something to do; without `slots_per_worker` a worker is taken to run
-        as many at once as those alive do, on average.
+        as many at once as those that take tasks do, on average.
         """
         found = yield from statistics.count_due()
-        known = [worker for worker in (yield from workers.list_workers()) if worker.alive]
+        known = [each for each in (yield from workers.list_workers()) if any(map(each.takes, each.names))]
         paused = {pause.name for pause in (yield from pauses.list_pauses())}
         limits = {limit.name: limit for limit in (yield from pauses.list_limits())}
         clock = yield from statistics.read_time()
@@ -181,7 +181,7 @@ class Statistics(ServicePart):
         means = {each.name: each.run.mean for each in work}
         of_name = {each.name: each for each in found if not names or each.name in names}
         of_name |= {name: Due(name, 0, 0, None) for name in names if name not in of_name}
-        able = {name: [worker for worker in known if name in worker.names] for name in of_name}
+        able = {name: [worker for worker in known if worker.takes(name)] for name in of_name}
         there = {worker.instance: worker for each in able.values() for worker in each} if of_name else {}
         there = there or {worker.instance: worker for worker in known if not names}
         fleet = Fleet(

@@ -289,15 +289,15 @@ class Worker:
         return None
 
     async def _log_skipped(self) -> None:
-        """Warn of tasks that wait although no live worker defines their names: every worker skips them."""
+        """Warn of tasks that wait although no live worker takes their names: every worker skips them."""
         waiting = await self._database.arun(statistics.find_oldest_waiting)
         known = set(self._queue.registry.names())
         if unknown := {each.name for each in waiting} - known:
-            alive = [each for each in await self._database.arun(workers.list_workers) if each.alive]
-            unknown -= {name for each in alive for name in each.names}
+            found = await self._database.arun(workers.list_workers)
+            unknown -= {name for each in found for name in each.names if each.takes(name)}
         if unknown:
             shown = ", ".join(sorted(unknown)[:10]) + (f" and {len(unknown) - 10} more" if len(unknown) > 10 else "")
-            log.warning("tasks are skipped that no live worker defines: %s; start one that does", shown)
+            log.warning("tasks are skipped that no live worker takes: %s; start one that does", shown)
 
     async def _batch(self, claimer: Claimer, limit: int | None) -> None:
         """Claim and run until nothing is due that has not run here already."""

@@ -176,7 +176,7 @@ def test_doctor_says_what_is_wrong_and_ends_so(tasklib: CommandLine) -> None:
         queue.enqueue("job")
     ran = tasklib.run("doctor")
     assert ran.code == 1
-    assert "no live worker knows it" in ran.out
+    assert "no live worker takes it" in ran.out
     assert tasklib.run("doctor", "--json").json["findings"][0]["code"] == "no-worker"
 
 

@@ -73,7 +73,7 @@ def test_types_are_what_is_stored_and_what_workers_know(tasklib: CommandLine, qu
     said = tasklib.ok("types")
     by_name = {entry["name"]: entry for entry in tasklib.json("types")["types"]}
 
-    assert "Waiting, but no live worker knows: orphan\n" in said
+    assert "Waiting, but no live worker takes: orphan\n" in said
     assert [line.split()[0] for line in said.splitlines()[:3]] == ["NAME", "known", "orphan"]
     assert (by_name["orphan"]["pending"], by_name["orphan"]["workers"], by_name["orphan"]["paused"]) == (1, 0, False)
     assert (by_name["known"]["pending"], by_name["known"]["workers"], by_name["known"]["paused"]) == (0, 1, True)

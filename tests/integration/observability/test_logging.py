@@ -55,7 +55,7 @@ async def test_tasks_that_no_worker_defines_are_reported_as_skipped(
 ) -> None:
     await queue.aenqueue("nobody.knows")
     worker = asyncio.create_task(queue.arun())
-    await aeventually(lambda: "tasks are skipped that no live worker defines: nobody.knows" in caplog.text)
+    await aeventually(lambda: "tasks are skipped that no live worker takes: nobody.knows" in caplog.text)
     worker.cancel()
     await asyncio.gather(worker, return_exceptions=True)
 

@@ -52,7 +52,7 @@ def show_types(out: Output, types: Sequence[TypeInfo]) -> None:
     orphans = [info.name for info in types if not info.workers and info.pending + info.retrying]
     if orphans:
         out.line()
-        out.line(f"Waiting, but no live worker knows: {', '.join(orphans)}")
+        out.line(f"Waiting, but no live worker takes: {', '.join(orphans)}")
 
 
 def show_scale(out: Output, scale: Scale) -> None:

@@ -135,8 +135,8 @@ def _paused(seen: Situation) -> Iterator[Finding]:
 
 
 def _unhandled_names(seen: Situation) -> dict[str, int]:
-    """How many tasks wait, by name, of names that are not paused and that no live worker handles."""
-    handled = {name for worker in seen.workers if worker.alive for name in worker.names}
+    """How many tasks wait, by name, of names that are not paused and that no worker takes."""
+    handled = {name for worker in seen.workers for name in worker.names if worker.takes(name)}
     paused = {pause.name for pause in seen.pauses}
     waiting = {name: _waiting(seen, name) for name in seen.stats.by_name if name not in handled and name not in paused}
     return {name: count for name, count in waiting.items() if count > 0}

@@ -28,7 +28,7 @@ class Load:
     """How long one ran on average within the last hour; None if none has."""
     workers_alive: int
     slots_alive: int
-    """How many tasks the live workers that define the name run at once, other types included."""
+    """How many tasks the live workers that take tasks of the name run at once, other types included."""
     paused: bool
 
 
@@ -45,7 +45,7 @@ class TypeScale:
     oldest_seconds: float | None
     seconds_per_task: float | None
     seconds: float | None
-    """Until all of it has run, by the live workers that define it; None if there is none."""
+    """Until all of it has run, by the live workers that take it; None if there is none."""
     slots: int
     """How many at once: those that run, and enough for those that wait."""
     workers: int

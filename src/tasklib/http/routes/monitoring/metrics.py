@@ -77,7 +77,12 @@ class _Seen:
                 _TYPE,
             ),
             _gauge("workers", "Workers that are alive.", [((), self.overview.workers_alive)]),
-            _gauge("type_workers", "Live workers that define the type.", [([t.name], t.workers) for t in types], _TYPE),
+            _gauge(
+                "type_workers",
+                "Live workers that take tasks of the type.",
+                [([t.name], t.workers) for t in types],
+                _TYPE,
+            ),
             _gauge("paused", "1 while tasks of the type may not start.", [([t.name], t.paused) for t in types], _TYPE),
             _gauge(
                 "rate_limit",

@@ -41,7 +41,9 @@ class TypeScale(Answer):
     seconds: float | None = Field(description="Until all of it has run, with the workers alive; null if none knows it.")
     slots: int = Field(description="Tasks at once: those that run, and enough for those that wait.")
     workers: int = Field(description="Workers that this takes.")
-    workers_alive: int = Field(description="Live workers that define the type.")
+    workers_alive: int = Field(
+        description="Live workers that take tasks of the type; one that is stopping takes no more."
+    )
 
 
 class Scale(Answer):
