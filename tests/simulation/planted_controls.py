@@ -11,8 +11,9 @@ from tasklib.core.schedule import Plan
 from tasklib.queue.methods.submitting import SubmitsTasks
 from tasklib.storage.operations.limits.names import HeldLimits
 from tasklib.storage.operations.limits.pauses import EVERYTHING
-from tasklib.worker.execution.attempt import Attempt, StopReason
+from tasklib.worker.execution.attempt import Attempt
 from tasklib.worker.execution.held_tasks import HeldTasks
+from tasklib.worker.execution.running_attempt import StopReason
 from tasklib.worker.intake.claimer import Claimer
 from tests.simulation.breaking import NO_SELF_FENCE, Bug, both, replaced, sql
 from tests.simulation.control import LoopTiming

@@ -28,8 +28,9 @@ from tasklib.storage.operations.workflows.events import deliver_new
 from tasklib.storage.operations.workflows.groups import fold_groups
 from tasklib.storage.operations.workflows.steps import wake_parked
 from tasklib.worker.control import WorkerControl
-from tasklib.worker.execution.attempt import UNWIND_SECONDS, StopReason
+from tasklib.worker.execution.attempt import UNWIND_SECONDS
 from tasklib.worker.execution.runner import Runner
+from tasklib.worker.execution.running_attempt import StopReason
 from tasklib.worker.execution.running_table import RunningTable
 from tasklib.worker.hooks import call_hooks
 from tasklib.worker.intake.claimer import Claimer

@@ -7,74 +7,31 @@ cluster. A new executor is one file with a subclass of `Executor`, and one line 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
-from functools import partial
-from typing import Any, Final, Protocol
+from dataclasses import replace
+from typing import Any, Protocol
 from uuid import UUID
 
 from tasklib.core.calls.base_exceptions import is_interrupt, uncarried
-from tasklib.core.calls.context import Progress, TaskContext, context_class
-from tasklib.core.calls.middleware import ErrorHook, Middleware, call_error_hooks
-from tasklib.core.calls.resources import WorkerState
-from tasklib.core.codec import encode_result
 from tasklib.core.lifecycle import Ending
-from tasklib.core.outcome import Cancelled, Completion, Released, completed, decide
-from tasklib.core.retry import RetryPolicy
+from tasklib.core.outcome import Completion
 from tasklib.core.task import LogLine
-from tasklib.core.time.timing import Timer, Timing
-from tasklib.definition import Definition, secrets_of
+from tasklib.core.time.timing import Timer
+from tasklib.definition import Definition
 from tasklib.errors import ClaimLost, TaskTimeout
-from tasklib.storage.database import Database
 from tasklib.storage.rows import ClaimedTask
-from tasklib.worker.execution.call import Committed
+from tasklib.worker.execution.running_attempt import AttemptEnvironment, Ended, RunningAttempt, StopReason
 from tasklib.worker.recording.notes import Notes
-from tasklib.worker.workflows.drivers import AwaitingWorkflow, BlockingWorkflow, Conditions, workflow_for
-from tasklib.worker.workflows.ending import decided, deciding, failed, refuse_forgotten
-from tasklib.worker.workflows.engine import Engine
-from tasklib.worker.workflows.journal import Journal
 
 UNWIND_SECONDS = 5.0
 """How long work may take to end after it was stopped; then it is abandoned, and a log line says so."""
 
-Ended = Completion | Ending | Committed
 
-_making_context: Final = threading.Lock()
-
-
-class StopReason(Enum):
-    """Why an attempt must end before its function has returned."""
-
-    TIMED_OUT = "its timeout has passed"
-    CANCELLED = "a person has cancelled it"
-    RELEASED = "the worker stops, and gives the task back"
-    FENCED = "the task is, or soon will be, no longer this worker's"
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptSettings:
-    """What all attempts of one worker share."""
-
-    worker_id: str
-    state: WorkerState
-    middleware: Sequence[Middleware]
-    error_hooks: Sequence[ErrorHook]
-    retry_policy: RetryPolicy
-    max_result_bytes: int
-    timing: Timing
-    workflows: Conditions
-
-
-class AttemptRunner(Protocol):
+class AttemptRunner(AttemptEnvironment, Protocol):
     """What executors and attempts call of the worker's `Runner`: executors take attempts from it, attempts report to
     it."""
 
-    settings: AttemptSettings
     notes: Notes
-    journal: Journal
-    database: Database
 
     def has_next(self, executor: Executor) -> bool:
         """Whether an attempt may start in this executor now."""
@@ -137,81 +94,27 @@ class Executor(Protocol):
         """Release the executor's threads, processes or connections."""
 
 
-class Attempt:
+class Attempt(RunningAttempt[AttemptRunner]):
     """One attempt: held, running, ended.  Every executor drives it by the same few calls."""
 
-    __slots__ = (
-        "_context",
-        "_runner",
-        "_timer",
-        "definition",
-        "executor",
-        "is_ended",
-        "started",
-        "stop_reason",
-        "task",
-        "work",
-        "workflow",
-    )
+    __slots__ = ("_timer", "executor", "is_ended", "work")
 
     def __init__(self, runner: AttemptRunner, task: ClaimedTask, definition: Definition, executor: Executor) -> None:
         self.task = task
         self.definition = definition
         self.executor = executor
         self.started = 0.0
-        self.stop_reason: StopReason | None = None
+        self.stop_reason = None
         self.is_ended = False
         self.work: asyncio.Future[Any] | None = None
         """Done when the work has really ended, which may be after the attempt; None if it ended at once."""
         self._runner = runner
-        self._context: TaskContext | None = None
+        self._context = None
         self._timer: Timer | None = None
-        self.workflow: AwaitingWorkflow | BlockingWorkflow | None = None
-        """Its steps and waits; None until the function uses one."""
+        self.workflow = None
         if task.timeout_seconds is None:
             # A row made by hand or by name has no timeout of its own: the definition's applies.
             task.timeout_seconds = definition.options.timeout_seconds
-
-    @property
-    def context(self) -> TaskContext:
-        """What the function can read and report; made on first use, once, whichever thread asks first."""
-        return self._context or self._make_context()
-
-    def _make_context(self) -> TaskContext:
-        with _making_context:
-            if self._context is None:
-                self._context = self._new_context()
-            return self._context
-
-    def _new_context(self) -> TaskContext:
-        settings = self._runner.settings
-        return context_class(self.definition.is_async)(
-            partial(self.task.task, settings.worker_id),
-            state=settings.state,
-            worker_id=settings.worker_id,
-            report=partial(self._runner.notes.note_progress, self.task),
-            record=self._record_line,
-            secrets=partial(secrets_of, self.definition),
-            workflow=self._begin_workflow,
-        )
-
-    def _begin_workflow(self) -> AwaitingWorkflow | BlockingWorkflow:
-        """The attempt's workflow, created by the context's first step, once, whichever thread asks first."""
-        return self.workflow or self._make_workflow(self.context)
-
-    def _make_workflow(self, context: TaskContext) -> AwaitingWorkflow | BlockingWorkflow:
-        with _making_context:
-            if self.workflow is None:
-                settings, runner, options = self._runner.settings, self._runner, self.definition.options
-                limit, transactional = settings.max_result_bytes, options.transactional
-                engine = Engine(
-                    self.task, context, settings.timing, max_value_bytes=limit, is_transactional=transactional
-                )
-                awaits = self.definition.is_async
-                self.workflow = workflow_for(
-                    engine, runner.journal, lambda: runner.database, settings.workflows, awaits=awaits
-                )
-            return self.workflow
 
     def begin(self) -> None:
         """Note that its function is about to be called."""
@@ -255,39 +158,13 @@ class Attempt:
         if self.stop_reason is StopReason.TIMED_OUT:
             raise TaskTimeout(self.task.timeout_seconds or 0)
 
-    def returned(self, result: Any) -> Ended:
-        """How an attempt ended whose function has returned."""
-        if isinstance(result, Committed):
-            return result
-        if self.workflow is not None and (ending := self._decided()) is not None:
-            return ending
-        if self.stop_reason is StopReason.TIMED_OUT:
-            return self.stopped()
-        try:
-            refuse_forgotten(self.workflow)
-            text = encode_result(result, limit=self._runner.settings.max_result_bytes)
-        except BaseException as error:  # noqa: BLE001  the serializers of the user's types run here
-            return self.raised(error)
-        return completed(self.task, text, self.started, self._runner.settings.timing.monotonic(), self.progress)
-
     def raised(self, error: BaseException) -> Ended:
-        """How an attempt ended whose function has raised: a failure, whatever was raised, unless it was asked to
-        stop."""
-        raised = deciding(self.task, uncarried(error))
-        if is_interrupt(raised):
+        """The same; Ctrl-C ends the program, and before it the attempt."""
+        interrupt = uncarried(error)
+        if is_interrupt(interrupt):
             self.end(self.stopped())
-            raise raised
-        if (ending := self._decided(raised)) is not None:
-            return ending
-        return self._failed(raised) if self.stop_reason is None else self.stopped()
-
-    def stopped(self) -> Ending:
-        """How an attempt ended that was asked to stop."""
-        if self.stop_reason is StopReason.TIMED_OUT:
-            return self._failed(TaskTimeout(self.task.timeout_seconds or 0))
-        outcome = Cancelled() if self.stop_reason is StopReason.CANCELLED else Released()
-        ending = decide(self.task, outcome, self._runner.settings.retry_policy)
-        return ending.between(self.started, self._runner.settings.timing.monotonic())
+            raise interrupt
+        return super().raised(error)
 
     def settle(self) -> None:
         """Mark it as ended; its executor reports that to the runner together with others."""
@@ -305,20 +182,8 @@ class Attempt:
                 ended = replace(ended, progress=self.progress)
             self._runner.ended(self, ended)
 
-    def _decided(self, error: BaseException | None = None) -> Ending | None:
-        ending = decided(self.task, self.definition, self.workflow, error)
-        return None if ending is None else ending.between(self.started, self._runner.settings.timing.monotonic())
-
-    def _failed(self, error: BaseException) -> Ending:
-        settings = self._runner.settings
-        call_error_hooks(settings.error_hooks, self.context, error)
-        ending = failed(self.task, error, settings.retry_policy, self.definition.options, self.context)
-        return ending.between(self.started, settings.timing.monotonic())
-
-    @property
-    def progress(self) -> Progress | None:
-        """What it has reported last; None if nothing."""
-        return None if self._context is None else self._context.reported
+    def _report_progress(self, fraction: float, message: str | None) -> None:
+        self._runner.notes.note_progress(self.task, fraction, message)
 
     def _record_line(self, level: str, text: str) -> None:
         elapsed = self._runner.settings.timing.monotonic() - self.started

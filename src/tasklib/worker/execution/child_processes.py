@@ -15,13 +15,14 @@ from tasklib.core.outcome import Completion
 from tasklib.definition import Definition
 from tasklib.errors import ConfigurationError, ProcessNotReady, TaskDefinitionError
 from tasklib.storage.rows import ClaimedTask
-from tasklib.worker.execution.attempt import Attempt, AttemptRunner, Ended, Executor, StopReason
+from tasklib.worker.execution.attempt import Attempt, AttemptRunner, Executor
 from tasklib.worker.execution.call import Committed
 from tasklib.worker.execution.processes.child import STOP_SECONDS, Child, Job
 from tasklib.worker.execution.processes.import_path import Address, address_of, is_importable
 from tasklib.worker.execution.processes.introduction import Introduction, is_in_memory
 from tasklib.worker.execution.processes.orphan_killer import OrphanKiller
 from tasklib.worker.execution.processes.os_process import TERM_SECONDS
+from tasklib.worker.execution.running_attempt import Ended, StopReason
 from tasklib.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:

@@ -23,10 +23,11 @@ from tasklib.core.texts.error_text import summary
 from tasklib.definition import Definition
 from tasklib.errors import ConfigurationError, ProcessDied, ProcessNotReady, Snooze, TaskDefinitionError
 from tasklib.storage.rows import ClaimedTask
-from tasklib.worker.execution.attempt import Attempt, AttemptRunner, Ended, Executor, StopReason
+from tasklib.worker.execution.attempt import Attempt, AttemptRunner, Executor
 from tasklib.worker.execution.processes.import_path import Address, address_of, is_importable
 from tasklib.worker.execution.processes.introduction import Introduction
 from tasklib.worker.execution.processes.log_forwarding import show
+from tasklib.worker.execution.running_attempt import Ended, StopReason
 from tasklib.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:

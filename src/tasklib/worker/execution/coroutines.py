@@ -22,8 +22,9 @@ from tasklib.core.outcome import Completion
 from tasklib.definition import Definition
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.control import WorkerControl
-from tasklib.worker.execution.attempt import Attempt, AttemptRunner, AttemptSettings, Ended, Executor, StopReason
+from tasklib.worker.execution.attempt import Attempt, AttemptRunner, Executor
 from tasklib.worker.execution.call import Caller
+from tasklib.worker.execution.running_attempt import AttemptSettings, Ended, StopReason
 
 SLICE_SECONDS = 0.005
 """How long a batch runs before it yields to the event loop."""

@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable
 from tasklib.core.lifecycle import Ending
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.control import WorkerControl
-from tasklib.worker.execution.attempt import Attempt, Executor, StopReason
+from tasklib.worker.execution.attempt import Attempt, Executor
+from tasklib.worker.execution.running_attempt import StopReason
 from tasklib.worker.recording.finisher import Finisher
 
 

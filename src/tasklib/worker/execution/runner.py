@@ -17,7 +17,7 @@ from tasklib.errors import TaskNotRegistered
 from tasklib.storage.operations.workflows.marks import BEFORE, MEMBER
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.control import WorkerControl
-from tasklib.worker.execution.attempt import Attempt, AttemptSettings, Ended, Executor
+from tasklib.worker.execution.attempt import Attempt, Executor
 from tasklib.worker.execution.call import Caller, Committed
 from tasklib.worker.execution.child_processes import ChildProcesses
 from tasklib.worker.execution.claim_size import ClaimSize
@@ -25,6 +25,7 @@ from tasklib.worker.execution.cluster import cluster_executors
 from tasklib.worker.execution.coroutines import Coroutines
 from tasklib.worker.execution.held_tasks import HeldTasks
 from tasklib.worker.execution.lifetime import begin_within, wait_within
+from tasklib.worker.execution.running_attempt import AttemptSettings, Ended
 from tasklib.worker.execution.running_table import RunningTable
 from tasklib.worker.execution.threads import Threads
 from tasklib.worker.recording.end_log import EndLog

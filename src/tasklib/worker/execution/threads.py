@@ -22,8 +22,9 @@ from tasklib.core.outcome import Completion
 from tasklib.core.time.timing import Timer, Timing
 from tasklib.definition import Definition
 from tasklib.storage.rows import ClaimedTask
-from tasklib.worker.execution.attempt import Attempt, AttemptRunner, Executor, StopReason
+from tasklib.worker.execution.attempt import Attempt, AttemptRunner, Executor
 from tasklib.worker.execution.call import Caller
+from tasklib.worker.execution.running_attempt import StopReason
 
 Inbox = queue.SimpleQueue[bool]
 """Where an idle thread waits: True wakes it, False ends it."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from tasklib.queue import TaskQueue
-from tasklib.worker.execution.attempt import StopReason
 from tasklib.worker.execution.runner import Runner
+from tasklib.worker.execution.running_attempt import StopReason
 from tasklib.worker.upkeep.heartbeat import Heartbeat
 from tasklib.worker.upkeep.service import Periodic
 

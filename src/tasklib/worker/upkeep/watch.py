@@ -6,8 +6,8 @@ from tasklib.queue import TaskQueue
 from tasklib.storage.operations import attempts
 from tasklib.storage.operations.limits.pauses import list_pauses
 from tasklib.worker.control import WorkerControl
-from tasklib.worker.execution.attempt import StopReason
 from tasklib.worker.execution.runner import Runner
+from tasklib.worker.execution.running_attempt import StopReason
 from tasklib.worker.upkeep.service import Periodic
 
 WATCH_SECONDS = 0.5

@@ -18,32 +18,29 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from tasklib.core.calls.base_exceptions import uncarried
-from tasklib.core.calls.context import TaskContext, context_class
-from tasklib.core.calls.middleware import Middleware, call_error_hooks
+from tasklib.core.calls.context import TaskContext
+from tasklib.core.calls.middleware import Middleware
 from tasklib.core.calls.resources import WorkerState
-from tasklib.core.codec import encode_result
 from tasklib.core.config import Config
-from tasklib.core.lifecycle import Ending
+from tasklib.core.lifecycle import Ending, Event
+from tasklib.core.outcome import Completion
 from tasklib.core.redaction import Redactor
 from tasklib.core.texts.error_text import ERROR_CHARACTERS, bounded, describe
 from tasklib.core.time.timing import SystemTiming, Timing
-from tasklib.definition import Definition, secrets_of
+from tasklib.definition import Definition
 from tasklib.errors import ConfigurationError, TaskDefinitionError
 from tasklib.storage import connect
 from tasklib.storage.rows import ClaimedTask
-from tasklib.worker.execution.call import COMMITTED, Caller
+from tasklib.worker.execution.call import Caller, Committed
 from tasklib.worker.execution.processes.import_path import Address, Loader
 from tasklib.worker.execution.processes.limits import MemoryLimit
 from tasklib.worker.execution.processes.log_forwarding import forward_logs
+from tasklib.worker.execution.running_attempt import AttemptSettings, Ended, RunningAttempt
 from tasklib.worker.hooks import call_hooks
 from tasklib.worker.messages import Channel, Inbox
-from tasklib.worker.workflows.drivers import AwaitingWorkflow, BlockingWorkflow, Conditions, workflow_for
-from tasklib.worker.workflows.ending import decided, deciding, failed, refuse_forgotten
-from tasklib.worker.workflows.engine import Engine
+from tasklib.worker.workflows.drivers import Conditions
 from tasklib.worker.workflows.pipe_journal import PipeJournal
 
 if TYPE_CHECKING:
@@ -58,8 +55,6 @@ ENDED = 128 + signal.SIGTERM
 PR_SET_PDEATHSIG = 1
 ASKED_SECONDS = 0.5
 """How long a SIGTERM waits for the worker to confirm it."""
-
-_making_context: Final = threading.Lock()
 
 
 def main() -> None:
@@ -94,6 +89,7 @@ class Host:
         self._inbox = inbox
         self._pid = os.getpid()
         self._timing = SystemTiming()
+        self.journal = PipeJournal(channel, inbox)
         self._config = Config(**introduction["config"])
         self._is_default: bool = introduction["is_default"]
         self._worker_id: str = introduction["worker_id"]
@@ -108,10 +104,12 @@ class Host:
             run_async=lambda awaited: self._loop().run(awaited, context=contextvars.copy_context()),
         )
         self._state = WorkerState.hiding(Redactor(self._config.redact_keys))
+        self.settings = self._settings()
         self._runner: asyncio.Runner | None = None
         self._running: ChildAttempt | None = None
         self._coroutine: asyncio.Task[Any] | None = None
-        self._asked = threading.Event()
+        self.asked = threading.Event()
+        """Set once the worker has asked this process to end."""
         self._report: tuple[str, float, str | None] | None = None
         self._reported = 0.0
         self._passing_on = threading.Lock()
@@ -127,7 +125,7 @@ class Host:
             self._pass_on()  # Before the outcome: the last report is recorded together with it.
             if answer is not None:
                 self._channel.send(answer)
-            if self._asked.is_set():
+            if self.asked.is_set():
                 _leave()
         self._close()
 
@@ -152,14 +150,14 @@ class Host:
                 continue
             if self._running is not None:
                 self._running.ask_to_end()
-            self._asked.set()
+            self.asked.set()
 
     def on_sigterm(self, *_: object) -> None:
         """End the work if it was the worker that sent SIGTERM.
 
         A service manager may signal every process of the service; then the worker decides how long its tasks go on.
         """
-        if not self._asked.wait(ASKED_SECONDS):
+        if not self.asked.wait(ASKED_SECONDS):
             return
         if self._coroutine is None:
             raise SystemExit(ENDED)
@@ -177,56 +175,16 @@ class Host:
             except BaseException as error:  # noqa: BLE001  importing the program runs its code
                 self._memory.explain(error)
                 never = isinstance(error, TaskDefinitionError | ConfigurationError)
-                return None if self._asked.is_set() else ["unloadable", describe(error), never]
+                return None if self.asked.is_set() else ["unloadable", describe(error), never]
             self._channel.send(["begun"])
-        started = time.monotonic()
         attempt = self._running = ChildAttempt(self, task, definition)
         try:
             result = self._call(self._caller.prepare(definition, task, attempt), definition.is_async)
-            if result is COMMITTED:
-                return ["committed"]
-            if attempt.workflow is not None:
-                if (ending := decided(task, definition, attempt.workflow)) is not None:
-                    return _message(ending.between(started, time.monotonic()))
-                refuse_forgotten(attempt.workflow)
-            text = encode_result(result, limit=self._config.max_result_bytes)
-            return ["done", text, started, time.monotonic()]
-        except BaseException as thrown:  # noqa: BLE001  whatever the user's function raised
-            if self._asked.is_set():
-                return None
-            raised = deciding(task, uncarried(thrown))
-            if (ending := decided(task, definition, attempt.workflow, raised)) is not None:
-                return _message(ending.between(started, time.monotonic()))
-            if self._memory.explain(raised):
-                self._channel.send(["leaving"])
-            if self._queue is not None:
-                call_error_hooks(self._queue.error_hooks, attempt.context, raised)
-            ending = failed(task, raised, self._config.backoff, definition.options, attempt.context)
-            return _message(ending.between(started, time.monotonic()))
+            return _message(attempt.returned(result))
+        except BaseException as error:  # noqa: BLE001  whatever the user's function raised
+            return _message(attempt.raised(error))
         finally:
             self._running = None
-
-    def context_of(self, attempt: ChildAttempt) -> TaskContext:
-        """A context for the attempt, which reports to the worker."""
-        task, definition = attempt.task, attempt.definition
-        return context_class(definition.is_async)(
-            partial(task.task, self._worker_id),
-            state=self._state,
-            worker_id=self._worker_id,
-            report=partial(self._note, task.id),
-            record=lambda level, text: self._channel.send(["line", task.id, level, text]),
-            secrets=partial(secrets_of, definition),
-            workflow=attempt.begin_workflow,
-        )
-
-    def workflow_of(self, attempt: ChildAttempt) -> AwaitingWorkflow | BlockingWorkflow:
-        """A workflow for the attempt, which records in the worker's journal."""
-        task, definition, context = attempt.task, attempt.definition, attempt.context
-        limit, transactional = self._config.max_result_bytes, definition.options.transactional
-        engine = Engine(task, context, self._timing, max_value_bytes=limit, is_transactional=transactional)
-        journal = PipeJournal(self._channel, self._inbox)
-        conditions = Conditions(self._timing, self.middleware)
-        return workflow_for(engine, journal, lambda: self.database, conditions, awaits=definition.is_async)
 
     def _call(self, call: Callable[[], Any], is_async: bool) -> Any:
         """Make the call with its own context variables: here, or on the event loop that all coroutines of this child
@@ -253,8 +211,31 @@ class Host:
             if queue.startup_hooks:
                 self._loop().run(call_hooks(queue.startup_hooks, self._state))
             self._queue = queue
+            self.settings = self._settings()
         self._definitions[name] = definition
         return definition
+
+    def _settings(self) -> AttemptSettings:
+        config, queue = self._config, self._queue
+        return AttemptSettings(
+            worker_id=self._worker_id,
+            state=self._state,
+            middleware=self.middleware,
+            error_hooks=() if queue is None else queue.error_hooks,
+            retry_policy=config.backoff,
+            max_result_bytes=config.max_result_bytes,
+            timing=self._timing,
+            workflows=Conditions(self._timing, self.middleware),
+        )
+
+    def explain(self, error: BaseException) -> None:
+        """Say in an error that the limit of memory is its cause, if it is; this process then takes no more tasks."""
+        if self._memory.explain(error):
+            self._channel.send(["leaving"])
+
+    def send(self, message: list[Any]) -> None:
+        """Tell the worker."""
+        self._channel.send(message)
 
     def _loop(self) -> asyncio.Runner:
         if self._runner is None:
@@ -281,7 +262,7 @@ class Host:
             self._database = connect(self._config, None if queue is None else queue.clock)
         return self._database
 
-    def _note(self, task_id: str, fraction: float, message: str | None) -> None:
+    def note(self, task_id: str, fraction: float, message: str | None) -> None:
         """Report progress: at once, or after `REPORT_SECONDS` since the last report."""
         self._report = (task_id, fraction, message)
         if time.monotonic() - self._reported >= REPORT_SECONDS:
@@ -305,30 +286,20 @@ class Host:
                 each.close()
 
 
-class ChildAttempt:
-    """An attempt that runs here.  Its context is made on first use, once, whichever thread asks first, and its workflow
-    by its first step: most tasks use neither."""
+class ChildAttempt(RunningAttempt["Host"]):
+    """An attempt that runs here, and reports to the worker."""
 
-    __slots__ = ("_context", "_host", "_is_asked", "definition", "task", "workflow")
+    __slots__ = ("_is_asked",)
 
     def __init__(self, host: Host, task: ClaimedTask, definition: Definition) -> None:
         self.task = task
         self.definition = definition
-        self.workflow: AwaitingWorkflow | BlockingWorkflow | None = None
-        self._host = host
-        self._context: TaskContext | None = None
+        self.started = time.monotonic()
+        self.stop_reason = None
+        self.workflow = None
+        self._runner = host
+        self._context = None
         self._is_asked = False
-
-    @property
-    def context(self) -> TaskContext:
-        """What the function can read and report."""
-        return self._context or self._make_context()
-
-    def begin_workflow(self) -> AwaitingWorkflow | BlockingWorkflow:
-        """Its steps and waits; called by the context's first step."""
-        if self.workflow is None:
-            self.workflow = self._host.workflow_of(self)
-        return self.workflow
 
     def ask_to_end(self) -> None:
         """Ask the function to end; called in another thread, while this one may be anywhere, so without a lock."""
@@ -336,13 +307,25 @@ class ChildAttempt:
         if self._context is not None:
             self._context.ask_to_end()
 
+    def raised(self, error: BaseException) -> Ended:
+        """The same; what the function raises after the worker has ended it says nothing."""
+        return self.stopped() if self._runner.asked.is_set() else super().raised(error)
+
     def _make_context(self) -> TaskContext:
-        with _making_context:
-            if self._context is None:
-                self._context = self._host.context_of(self)
-                if self._is_asked:  # looked at after the context is visible, so that the request is not missed
-                    self._context.ask_to_end()
-            return self._context
+        context = super()._make_context()
+        if self._is_asked:  # looked at after the context is visible, so that the request is not missed
+            context.ask_to_end()
+        return context
+
+    def _failed(self, error: BaseException) -> Ending:
+        self._runner.explain(error)
+        return super()._failed(error)
+
+    def _report_progress(self, fraction: float, message: str | None) -> None:
+        self._runner.note(self.task.id, fraction, message)
+
+    def _record_line(self, level: str, text: str) -> None:
+        self._runner.send(["line", self.task.id, level, text])
 
 
 def _die_with(worker: int) -> None:
@@ -388,11 +371,18 @@ def _same_database(one: Config, other: Config) -> bool:
     return (one.database_url, one.db_schema) == (other.database_url, other.db_schema)
 
 
-def _message(ending: Ending) -> list[Any]:
-    error = None if ending.error is None else bounded(ending.error, ERROR_CHARACTERS)
-    begun = (ending.started, ending.ended, None)
-    workflow = (ending.waits_for, ending.waits_on, ending.reopen, ending.arguments)
-    return ["ended", ending.event.value, ending.delay, error, ending.outcome, *begun, *workflow]
+def _message(ended: Ended) -> list[Any] | None:
+    """What the worker is told; nothing about an attempt that it has ended itself."""
+    if isinstance(ended, Completion):
+        return ["done", ended.result, ended.started, ended.ended]
+    if isinstance(ended, Committed):
+        return ["committed"]
+    if ended.event is Event.RELEASE:
+        return None
+    error = None if ended.error is None else bounded(ended.error, ERROR_CHARACTERS)
+    begun = (ended.started, ended.ended, None)
+    workflow = (ended.waits_for, ended.waits_on, ended.reopen, ended.arguments)
+    return ["ended", ended.event.value, ended.delay, error, ended.outcome, *begun, *workflow]
 
 
 if __name__ == "__main__":
