@@ -179,6 +179,7 @@ def test_only_a_retry_to_come_counts_as_one():
         (Ending.retry_later("id", 7, delay=1, error="e"), Event.RETRY_LATER),
         (Ending.give_up("id", 7, error="e"), Event.GIVE_UP),
         (Ending.bury("id", 7, error="e"), Event.BURY),
+        (Ending.lose("id", 7, error="e"), Event.LOSE),
         (Ending.snooze("id", 7, delay=1), Event.SNOOZE),
         (Ending.release("id", 7), Event.RELEASE),
         (Ending.cancel("id", 7), Event.CANCEL),

@@ -244,7 +244,7 @@ class Ending:
 
     @classmethod
     def bury(cls, task_id: str, version: int, *, error: str, outcome: str = "crashed") -> Self:
-        """The attempt killed its process, and none follows."""
+        """The attempt killed its process, or lost its worker, and none follows."""
         return cls(task_id, version, Event.BURY, error=error, outcome=outcome)
 
     @classmethod
@@ -275,9 +275,16 @@ class Ending:
         return cls(task_id, version, Event.RESTART, outcome="restarted", arguments=arguments)
 
     @classmethod
-    def cancel(cls, task_id: str, version: int, *, error: str | None = None) -> Self:
+    def lose(
+        cls, task_id: str, version: int, *, delay: float | None = None, error: str, outcome: str = "lost"
+    ) -> Self:
+        """The worker vanished, and another attempt follows, at once or after `delay` seconds."""
+        return cls(task_id, version, Event.LOSE, delay=delay, error=error, outcome=outcome)
+
+    @classmethod
+    def cancel(cls, task_id: str, version: int, *, error: str | None = None, outcome: str = "cancelled") -> Self:
         """A person asked for it and the work has ended."""
-        return cls(task_id, version, Event.CANCEL, error=error, outcome="cancelled")
+        return cls(task_id, version, Event.CANCEL, error=error, outcome=outcome)
 
     def between(self, started: float | None, ended: float | None) -> Self:
         """The same ending with the time the work really took."""

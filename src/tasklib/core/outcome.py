@@ -6,13 +6,14 @@ tasks.  The answer is a Completion or an Ending, which `storage/operations/attem
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, assert_never
 
 from tasklib.core.calls.base_exceptions import is_interrupt
 from tasklib.core.calls.signals import Restart
 from tasklib.core.codec import dumps
-from tasklib.core.lifecycle import Ending, Event
+from tasklib.core.lifecycle import Ending
 from tasklib.core.retry import RetryPolicy
 from tasklib.core.texts.error_text import describe, describe_shortly
 from tasklib.errors import (
@@ -132,7 +133,7 @@ def decide(attempt: Attempt, outcome: Outcome, policy: RetryPolicy, options: Ret
         case TimedOut(cancel_requested=True):
             return Ending.cancel(task_id, version, error=_timeout(outcome))
         case Lost(cancel_requested=True):
-            return Ending(task_id, version, Event.CANCEL, error=outcome.error, outcome="lost")
+            return Ending.cancel(task_id, version, error=outcome.error, outcome="lost")
         case Raised(Snooze(delay=delay)):
             return Ending.snooze(task_id, version, delay=delay)
         case Raised(Restart(kwargs=kwargs)):
@@ -144,13 +145,13 @@ def decide(attempt: Attempt, outcome: Outcome, policy: RetryPolicy, options: Ret
         case Reported(text, retry, delay):
             failure = _Failure(text, "failed", repeatable=retry, delay=delay)
         case Lost(text, before):
-            failure = _Failure(text, "lost", again=Event.LOSE, end=Event.BURY, waits=before > 0)
+            failure = _Failure(text, "lost", again=Ending.lose, end=Ending.bury, waits=before > 0)
         case _:
             assert_never(outcome)
     if not failure.repeatable or attempt.retry_count >= attempt.max_retries:
-        return Ending(task_id, version, failure.end, error=failure.error, outcome=failure.kind)
+        return failure.end(task_id, version, error=failure.error, outcome=failure.kind)
     delay, note = _delay(attempt, failure, options, policy)
-    return Ending(task_id, version, failure.again, delay, failure.error + note, failure.kind)
+    return failure.again(task_id, version, delay=delay, error=failure.error + note, outcome=failure.kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +167,9 @@ class _Failure:
     """The seconds asked for instead of the policy's."""
     waits: bool = True
     """False: the next attempt is due at once."""
-    again: Event = Event.RETRY_LATER
-    end: Event = Event.GIVE_UP
+    again: Callable[..., Ending] = Ending.retry_later
+    """Makes the ending if another attempt follows, and `end` if none does."""
+    end: Callable[..., Ending] = Ending.give_up
 
 
 def _raised(error: BaseException, options: RetryOptions | None) -> _Failure:
@@ -181,7 +183,7 @@ def _raised(error: BaseException, options: RetryOptions | None) -> _Failure:
         case Retry(delay=delay):
             return _Failure(text, "failed", error, delay=delay)
         case ProcessDied():
-            return _Failure(text, "crashed", error, end=Event.BURY)
+            return _Failure(text, "crashed", error, end=Ending.bury)
         case ProcessNotReady():
             return _Failure(text, "failed", error)
         case TaskTimeout():

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from tasklib.core.lifecycle import LIVE, Phase, phase_of
+from tasklib.core.lifecycle import LIVE, TERMINAL, Phase, phase_of
 from tasklib.core.task import Task, TaskState
 
 
@@ -52,7 +52,7 @@ class Ledger:
             self.wrong.append(f"{task.name} {task.id} was never submitted")
         elif phase is Phase.RUNNING:
             self.wrong.append(f"{task.name} {task.id} is still running")
-        elif phase not in LIVE and task.state is not wanted:
+        elif phase in TERMINAL and task.state is not wanted:
             self.wrong.append(f"{task.name} {task.id} should be {wanted} but is {task.state}")
         elif returned != (phase is Phase.COMPLETED):
             self.wrong.append(f"{task.name} {task.id} is {phase} but its function returned {returned} times")
