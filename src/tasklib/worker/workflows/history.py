@@ -16,7 +16,7 @@ from tasklib.core.texts.error_text import bounded
 from tasklib.core.time.timing import Timing
 from tasklib.errors import Abort, ConfigurationError, ContextError, NonDeterminism, StepKeyError
 from tasklib.storage.database import Database
-from tasklib.storage.operations.workflows.marks import HAS_STEPS, HAS_UNDOS
+from tasklib.storage.operations.workflows.marks import HAS_STEPS, note_recorded
 from tasklib.storage.operations.workflows.steps import MOST_STEPS
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.workflows.effects import Ask, Logic
@@ -166,9 +166,7 @@ class History:
         before = self._records.get(row["key"])
         record = self._records[row["key"]] = Record(**{name: row[name] for name in names if name in row})
         record.has_undo = row.get("undo") is not None or (before is not None and before.has_undo)
-        self.task.marks |= HAS_STEPS | (HAS_UNDOS if record.has_undo else 0)
-        if row["state"] == "done":
-            self.task.retry_count = 0  # Progress resets the retries, here as in the table.
+        note_recorded(self.task, row)
 
 
 def _caller() -> object:

@@ -18,7 +18,7 @@ from tasklib.storage.operations.limits import budgets
 from tasklib.storage.operations.workflows import events as events_
 from tasklib.storage.operations.workflows import groups
 from tasklib.storage.operations.workflows import steps as steps_
-from tasklib.storage.operations.workflows.marks import HAS_STEPS, HAS_UNDOS, OWNER
+from tasklib.storage.operations.workflows.marks import HAS_STEPS, OWNER, note_recorded
 from tasklib.storage.rows import ClaimedTask
 from tasklib.storage.statement import Operation, T
 from tasklib.worker.control import WorkerControl
@@ -89,12 +89,15 @@ class Journal:
             return self._metrics.note_step(task.name, request.params["state"])
         make = REQUESTS[request.name]
         answer: Any = await self._persist(lambda: make(task, **request.params))
-        if request.name in ("open_wait", "open_group"):
-            task.marks |= HAS_STEPS | (OWNER if request.name == "open_group" else 0)
-            task.marks |= HAS_UNDOS if request.params["step"].get("undo") else 0
-        if request.name == "spend" and answer["state"] in ("open", "done"):
-            task.marks |= HAS_STEPS
-            task.retry_count = 0 if answer["state"] == "done" else task.retry_count
+        match request:
+            case Ask("open_wait", params):
+                note_recorded(task, params["step"])
+            case Ask("open_group", params):
+                note_recorded(task, params["step"], OWNER)
+            case Ask("spend") if answer["state"] in ("open", "done"):
+                note_recorded(task, answer)
+            case _:
+                pass
         return answer
 
     def ask_blocking(self, task: ClaimedTask, request: Ask) -> Any:
@@ -120,15 +123,13 @@ class Journal:
 
     async def _record(self, task: ClaimedTask, step: dict[str, Any]) -> None:
         recorded: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        marked = task.marks & HAS_STEPS > 0 and task.retry_count == 0 and not step.get("undo")
+        marked = task.marks & HAS_STEPS > 0 and task.retry_count == 0 and step.get("undo") is None
         self._waiting.append(Recording(step | {"task_id": task.id, "version": task.version}, recorded, marked))
         if self._writing is None or self._writing.done():
             self._writing = contextvars.Context().run(own_task, self._write())
         if not await recorded:
             raise ClaimLost(UUID(task.id), task.version)
-        task.marks |= HAS_STEPS | (HAS_UNDOS if step.get("undo") else 0)
-        if step["state"] == "done":
-            task.retry_count = 0
+        note_recorded(task, step)
         if step["state"] != "open":
             self._metrics.note_step(task.name, step["state"])
 
