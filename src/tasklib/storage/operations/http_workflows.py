@@ -260,9 +260,7 @@ def spend(attempt: Attempt, key: str, name: str, cost: float) -> Operation[budge
     tries = 1 if found is None else found.tries + 1
     row = {"key": key, "number": number, "kind": "spend", "digest": None, "tries": tries, "started_ago": 0.0}
     answer = yield from budgets.spend(str(attempt.task_id), attempt.version, row, name, cost)
-    if answer["state"] in ("refused", "unknown"):
-        raise budgets.not_affordable(name, cost, answer.get("burst"))
-    return budgets.Taken(answer["state"] == "done", answer.get("short", 0.0), answer.get("seconds", 0.0))
+    return budgets.taken(answer, name, cost)
 
 
 def require_holding(task_id: UUID, owner: str) -> Operation[None]:

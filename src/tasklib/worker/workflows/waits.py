@@ -12,7 +12,7 @@ from tasklib.core.codec import shown
 from tasklib.core.limits import check_budget, is_amount
 from tasklib.core.time.clock import require_storable
 from tasklib.errors import ConfigurationError, WaitTimeout, seconds_of
-from tasklib.storage.operations.limits.budgets import not_affordable
+from tasklib.storage.operations.limits.budgets import taken
 from tasklib.storage.operations.workflows.events import check_event
 from tasklib.worker.workflows.effects import Ask, Logic, Park, Rest
 from tasklib.worker.workflows.history import History
@@ -134,14 +134,13 @@ class WaitLogic(History):
             row = self._row(key, number, "spend", digest, tries + 1)
             step = self._finished(row, self._timing.monotonic())
             answer = yield Ask("spend", {"step": step, "name": budget, "cost": cost})
-            if answer["state"] not in ("open", "done"):
-                raise not_affordable(budget, cost, answer.get("burst"))
+            spent = taken(answer, budget, cost)
             self._remember(row | {"state": answer["state"]})
-            if answer["state"] == "done":
+            if spent.taken:
                 return
-            if answer["seconds"] >= SHORT_SLEEP or rested:
+            if spent.seconds >= SHORT_SLEEP or rested:
                 # Many may wait for the same tokens: a task that was short before comes back later, spread out from the
                 # others.
                 spread = min(LONGEST_SPREAD, 2.0 ** min(tries, 20) * cost / answer["rate"]) if tries else 0.0
-                yield Park(f"budget {budget}", key, answer["seconds"] + random.uniform(0.0, spread))
-            yield Rest(answer["seconds"])
+                yield Park(f"budget {budget}", key, spent.seconds + random.uniform(0.0, spread))
+            yield Rest(spent.seconds)

@@ -46,16 +46,17 @@ class Taken:
 
 def take(name: str, cost: float) -> Operation[Taken]:
     """Take tokens if there are enough; a budget that is not there, or never holds so many, is an error."""
-    if (yield Statement("take_from_budget", {"name": name, "cost": cost})):
-        return Taken(taken=True)
-    rows = yield Statement("list_budgets", {"name": name})
-    budget = Budget(**rows[0]) if rows else None
-    if budget is None or cost > budget.burst:
-        raise not_affordable(name, cost, None if budget is None else budget.burst)
-    return Taken(False, max(0.0, cost - budget.tokens), _seconds_until(budget, cost))
+    return taken((yield from _try_to_take(name, cost)), name, cost)
 
 
-def not_affordable(budget: str, cost: float, burst: float | None) -> ConfigurationError:
+def taken(answer: Mapping[str, Any], name: str, cost: float) -> Taken:
+    """What `spend` has answered, or the error that says what to do about a budget that can never pay that."""
+    if answer["state"] in ("refused", "unknown"):
+        raise _not_affordable(name, cost, answer.get("burst"))
+    return Taken(answer["state"] == "done", answer.get("short", 0.0), answer.get("seconds", 0.0))
+
+
+def _not_affordable(budget: str, cost: float, burst: float | None) -> ConfigurationError:
     """What to do about a budget that is not there (`burst` is None), or never holds so many tokens."""
     if burst is None:
         return ConfigurationError(
@@ -79,8 +80,17 @@ def spend(task_id: str, version: int, step: Mapping[str, Any], name: str, cost: 
     if found and found[0]["state"] == "done":
         return {"state": "done"}  # The reply to an earlier try was lost.
     mine = {**step, "task_id": task_id, "version": version, "value": {"budget": name, "cost": cost}}
-    if (yield Statement("take_from_budget", {"name": name, "cost": cost})):
+    answer = yield from _try_to_take(name, cost)
+    if answer["state"] == "done":
         yield from record_steps([mine | {"state": "done", "ended": True}])
+    elif answer["state"] == "open":
+        yield from record_steps([mine | {"state": "open", "ended": False, "until_in": answer["seconds"]}])
+    return answer
+
+
+def _try_to_take(name: str, cost: float) -> Operation[dict[str, Any]]:
+    """Take tokens if there are enough; the answer is that of `spend`."""
+    if (yield Statement("take_from_budget", {"name": name, "cost": cost})):
         return {"state": "done"}
     rows = yield Statement("list_budgets", {"name": name})
     if not rows:
@@ -88,13 +98,7 @@ def spend(task_id: str, version: int, step: Mapping[str, Any], name: str, cost: 
     budget = Budget(**rows[0])
     if cost > budget.burst:
         return {"state": "refused", "burst": budget.burst}
-    seconds = _seconds_until(budget, cost)
-    yield from record_steps([mine | {"state": "open", "ended": False, "until_in": seconds}])
     short = max(0.0, cost - budget.tokens)
+    # A little later rather than earlier, since moments are stored in milliseconds.
+    seconds = math.ceil(short / budget.rate * 1000) / 1000 + 0.001
     return {"state": "open", "seconds": seconds, "rate": budget.rate, "short": short}
-
-
-def _seconds_until(budget: Budget, cost: float) -> float:
-    """When there can be enough; a little later rather than earlier, since moments are stored in milliseconds."""
-    short = max(0.0, cost - budget.tokens)
-    return math.ceil(short / budget.rate * 1000) / 1000 + 0.001
