@@ -275,9 +275,7 @@ class Ending:
         return cls(task_id, version, Event.RESTART, outcome="restarted", arguments=arguments)
 
     @classmethod
-    def lose(
-        cls, task_id: str, version: int, *, delay: float | None = None, error: str, outcome: str = "lost"
-    ) -> Self:
+    def lose(cls, task_id: str, version: int, *, delay: float | None = None, error: str, outcome: str = "lost") -> Self:
         """The worker vanished, and another attempt follows, at once or after `delay` seconds."""
         return cls(task_id, version, Event.LOSE, delay=delay, error=error, outcome=outcome)
 

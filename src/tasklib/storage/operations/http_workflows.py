@@ -22,7 +22,7 @@ from tasklib.storage.operations.http_workers import require_attempt, require_hol
 from tasklib.storage.operations.limits import budgets
 from tasklib.storage.operations.tasks import require_task
 from tasklib.storage.operations.workflows import events, groups
-from tasklib.storage.operations.workflows.steps import MOST_STEPS, load_steps, record_steps, state_of
+from tasklib.storage.operations.workflows.steps import MOST_STEPS, load_steps, record_steps, state_of, step_row, timed
 from tasklib.storage.rows import json_value, uuid
 from tasklib.storage.statement import BEGIN, Operation, Row, Statement
 
@@ -115,9 +115,8 @@ def record_step(
         return found
     number, tries = (yield from _number(attempt)) if found is None else found.number, found.tries if found else 0
     state = "done" if error is None else "failed"
-    row = {"key": key, "number": number, "kind": "step", "state": state, "digest": digest, "tries": tries + 1}
-    ended = {"value": value, "error": error, "started_ago": seconds, "ended": True}
-    yield from record_steps([_of(attempt, row | ended)])
+    row = step_row(key, number, "step", digest, tries + 1) | {"state": state, "value": value, "error": error}
+    yield from record_steps([_of(attempt, timed(row, seconds))])
     stored = yield from _find(attempt, key, "step")
     assert stored is not None
     return stored
@@ -136,10 +135,9 @@ def open_wait(attempt: Attempt, wait: Wait) -> Operation[Task | None]:
     found = yield from _find(attempt, wait.key, wait.kind)
     if found is None:
         number = yield from _number(attempt)
-        row = {"key": wait.key, "number": number, "kind": wait.kind, "state": "open", "digest": None, "tries": 0}
-        more = {"until_in": wait.seconds, "ask": wait.question, "started_ago": 0.0, "ended": False}
+        row = step_row(wait.key, number, wait.kind) | {"until_in": wait.seconds, "ask": wait.question}
         awaited = [events.check_event(each) for each in wait.events]
-        yield from events.open_wait(str(attempt.task_id), attempt.version, row | more, awaited)
+        yield from events.open_wait(str(attempt.task_id), attempt.version, timed(row, 0.0), awaited)
     return task
 
 
@@ -193,10 +191,9 @@ def add_children(
     task_id, version = str(attempt.task_id), attempt.version
     if found is None:
         number = yield from _number(attempt)
-        row = {"key": key, "number": number, "kind": "map", "state": "open", "digest": None, "tries": 0}
-        more = {"until_in": seconds, "value": {"group": str(group)}, "started_ago": 0.0, "ended": False}
+        row = step_row(key, number, "map") | {"until_in": seconds, "value": {"group": str(group)}}
         opened = {"id": str(group), "sealed": False, "max_failures": max_failures}
-        yield from groups.open_group(task_id, version, row | more, opened, [])
+        yield from groups.open_group(task_id, version, timed(row, 0.0), opened, [])
     elif found.state == "open":
         patience = {"key": key, "seconds": seconds}
         yield from groups.restart_children(task_id, version, str(group), patience=patience)
@@ -258,7 +255,7 @@ def spend(attempt: Attempt, key: str, name: str, cost: float) -> Operation[budge
     found = yield from _find(attempt, key, "spend")
     number = (yield from _number(attempt)) if found is None else found.number
     tries = 1 if found is None else found.tries + 1
-    row = {"key": key, "number": number, "kind": "spend", "digest": None, "tries": tries, "started_ago": 0.0}
+    row = timed(step_row(key, number, "spend", None, tries), 0.0)
     answer = yield from budgets.spend(str(attempt.task_id), attempt.version, row, name, cost)
     return budgets.taken(answer, name, cost)
 

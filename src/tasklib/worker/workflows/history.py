@@ -17,7 +17,7 @@ from tasklib.core.time.timing import Timing
 from tasklib.errors import Abort, ConfigurationError, ContextError, NonDeterminism, StepKeyError
 from tasklib.storage.database import Database
 from tasklib.storage.operations.workflows.marks import HAS_STEPS, note_recorded
-from tasklib.storage.operations.workflows.steps import MOST_STEPS
+from tasklib.storage.operations.workflows.steps import MOST_STEPS, step_row, timed
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.workflows.effects import Ask, Logic
 from tasklib.worker.workflows.records import Record
@@ -148,14 +148,14 @@ class History:
     def _row(self, key: str, number: int, kind: str, digest: str | None, tries: int) -> dict[str, Any]:
         if number <= self._highest:
             number += self._highest  # Changed code reaches it only after the recorded steps.
-        return {"key": key, "number": number, "kind": kind, "state": "open", "digest": digest, "tries": tries}
+        return step_row(key, number, kind, digest, tries)
 
     def _record(self, row: dict[str, Any], started: float) -> Logic[None]:
         yield Ask("record", self._finished(row, started))
         self._remember(row)
 
     def _finished(self, row: dict[str, Any], started: float) -> dict[str, Any]:
-        return row | {"started_ago": self._timing.monotonic() - started, "ended": row["state"] != "open"}
+        return timed(row, self._timing.monotonic() - started)
 
     def _of_task(self, row: dict[str, Any]) -> dict[str, Any]:
         return row | {"task_id": self.task.id, "version": self.task.version}

@@ -47,6 +47,16 @@ Step = Mapping[str, Any]
 """A step to record: task_id, version, key, number, kind, state, and its other columns where they are not empty."""
 
 
+def step_row(key: str, number: int, kind: str, digest: str | None = None, tries: int = 0) -> dict[str, Any]:
+    """A step that is open, without its task."""
+    return {"key": key, "number": number, "kind": kind, "state": "open", "digest": digest, "tries": tries}
+
+
+def timed(row: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """The row with the time it has taken: it began so many seconds ago, and unless it is open it ends now."""
+    return row | {"started_ago": seconds, "ended": row["state"] != "open"}
+
+
 def load_steps(task_id: str) -> Operation[list[dict[str, Any]]]:
     """Everything that a task has recorded, in its order."""
     return [_step(row) for row in (yield Statement("load_steps", {"id": task_id}))]
