@@ -71,22 +71,31 @@ extract(epoch FROM coalesce(
 -- fragment: waited
 CASE WHEN t.attempts <= 1 THEN extract(epoch FROM t.started_at - greatest(t.scheduled_at, t.created_at)) END
 
--- fragment: inserted
-INSERT INTO {schema}.tasks (
-    id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
+-- fragment: new_columns
+id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
     unique_key, concurrency_key, headers, expires_at
-)
-SELECT
-    n.id, n.name, coalesce(n.kwargs, 'null'), coalesce(n.run_at AT TIME ZONE 'UTC', c.now + make_interval(secs => coalesce(n.delay, 0))), c.now, c.now,
+
+-- fragment: new_values
+n.id, n.name, coalesce(n.kwargs, 'null'), coalesce(n.run_at AT TIME ZONE 'UTC', c.now + make_interval(secs => coalesce(n.delay, 0))), c.now, c.now,
     n.max_retries, n.timeout_seconds, coalesce(n.priority, 0), coalesce(n.tags, '{}'),
     n.unique_key, n.concurrency_key, n.headers,
     coalesce(n.expires_at AT TIME ZONE 'UTC', c.now + make_interval(secs => n.expires_in))
+
+-- fragment: new_fields
+id uuid, name text, kwargs jsonb, run_at timestamp, delay double precision, max_retries integer,
+        timeout_seconds double precision, priority integer, tags jsonb, unique_key text, concurrency_key text,
+        headers jsonb, expires_at timestamp, expires_in double precision
+
+-- fragment: inserted
+INSERT INTO {schema}.tasks (
+    {new_columns}
+)
+SELECT
+    {new_values}
 FROM
     (SELECT coalesce(:now::timestamptz, now()) AS now) AS c,
     jsonb_to_recordset(:batch::jsonb) AS n (
-        id uuid, name text, kwargs jsonb, run_at timestamp, delay double precision, max_retries integer,
-        timeout_seconds double precision, priority integer, tags jsonb, unique_key text, concurrency_key text,
-        headers jsonb, expires_at timestamp, expires_in double precision
+        {new_fields}
     )
 ON CONFLICT DO NOTHING
 RETURNING id, created_at

@@ -382,20 +382,14 @@ LIMIT :limit::integer;
 -- name: insert_members
 -- Store children of a group in the order given; one that is stored already is left out of the answer.
 INSERT INTO {schema}.tasks (
-    id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
-    unique_key, concurrency_key, headers, expires_at, group_id, marks, waits_for
+    {new_columns}, group_id, marks, waits_for
 )
 SELECT
-    n.id, n.name, coalesce(n.kwargs, 'null'), coalesce(n.run_at AT TIME ZONE 'UTC', c.now + make_interval(secs => coalesce(n.delay, 0))), c.now, c.now,
-    n.max_retries, n.timeout_seconds, coalesce(n.priority, 0), coalesce(n.tags, '{}'),
-    n.unique_key, n.concurrency_key, n.headers,
-    coalesce(n.expires_at AT TIME ZONE 'UTC', c.now + make_interval(secs => n.expires_in)), :group_id::uuid, coalesce(n.marks, 1), n.waits_for
+    {new_values}, :group_id::uuid, coalesce(n.marks, 1), n.waits_for
 FROM
     (SELECT coalesce(:now::timestamptz, now()) AS now) AS c,
     jsonb_to_recordset(:batch::jsonb) AS n (
-        id uuid, name text, kwargs jsonb, run_at timestamp, delay double precision, max_retries integer,
-        timeout_seconds double precision, priority integer, tags jsonb, unique_key text, concurrency_key text,
-        headers jsonb, expires_at timestamp, expires_in double precision,
+        {new_fields},
         marks smallint, waits_for text
     )
 ON CONFLICT DO NOTHING

@@ -76,13 +76,12 @@ t.id, t.seq, t.name, t.state, t.scheduled_at, t.started_at, t.completed_at, t.cr
 CASE WHEN t.attempts <= 1
         THEN (julianday(t.started_at) - julianday(max(t.scheduled_at, t.created_at))) * 86400.0 END
 
--- fragment: inserted
-INSERT INTO tasks (
-    id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
+-- fragment: new_columns
+id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
     unique_key, concurrency_key, headers, expires_at
-)
-SELECT
-    n.value ->> 'id', n.value ->> 'name', n.value -> 'kwargs',
+
+-- fragment: new_values
+n.value ->> 'id', n.value ->> 'name', n.value -> 'kwargs',
     coalesce(n.value ->> 'run_at', CASE
         WHEN coalesce(n.value ->> 'delay', 0) = 0 THEN :now
         ELSE strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', n.value ->> 'delay'))
@@ -93,6 +92,13 @@ SELECT
     coalesce(n.value ->> 'expires_at', CASE WHEN n.value ->> 'expires_in' IS NOT NULL THEN
         strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', n.value ->> 'expires_in'))
     END)
+
+-- fragment: inserted
+INSERT INTO tasks (
+    {new_columns}
+)
+SELECT
+    {new_values}
 FROM json_each(:batch) AS n
 WHERE true
 ON CONFLICT DO NOTHING

@@ -301,21 +301,10 @@ LIMIT :limit;
 -- name: insert_members
 -- Store children of a group in the order given; one that is stored already is left out of the answer.
 INSERT INTO tasks (
-    id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
-    unique_key, concurrency_key, headers, expires_at, group_id, marks, waits_for
+    {new_columns}, group_id, marks, waits_for
 )
 SELECT
-    n.value ->> 'id', n.value ->> 'name', n.value -> 'kwargs',
-    coalesce(n.value ->> 'run_at', CASE
-        WHEN coalesce(n.value ->> 'delay', 0) = 0 THEN :now
-        ELSE strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', n.value ->> 'delay'))
-    END),
-    :now, :now, n.value ->> 'max_retries', n.value ->> 'timeout_seconds', coalesce(n.value ->> 'priority', 0),
-    coalesce(n.value -> 'tags', '{}'), n.value ->> 'unique_key', n.value ->> 'concurrency_key',
-    n.value -> 'headers',
-    coalesce(n.value ->> 'expires_at', CASE WHEN n.value ->> 'expires_in' IS NOT NULL THEN
-        strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', n.value ->> 'expires_in'))
-    END), :group_id, coalesce(n.value ->> 'marks', 1), n.value ->> 'waits_for'
+    {new_values}, :group_id, coalesce(n.value ->> 'marks', 1), n.value ->> 'waits_for'
 FROM json_each(:batch) AS n
 WHERE true
 ON CONFLICT DO NOTHING
