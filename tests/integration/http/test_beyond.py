@@ -327,6 +327,7 @@ def test_an_unknown_schedule_is_404(http: Client, name: str, method: str, action
 def test_health_and_readiness(http: Client) -> None:
     assert http.get("/healthz").json() == {"status": "ok"}
     assert http.get("/readyz").json() == {"status": "ok"}
+    assert [http.request("HEAD", path).status_code for path in ("/healthz", "/readyz")] == [200, 200]
 
 
 def test_the_description_is_complete(http: Client) -> None:

@@ -26,7 +26,8 @@ from tests.integration.http.conftest import Client
 
 pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")
 
-PUBLIC = {("GET", "/healthz"), ("GET", "/readyz")}
+HEALTH = {("HEAD", "/healthz"), ("HEAD", "/readyz")}
+PUBLIC = {("GET", "/healthz"), ("GET", "/readyz"), *HEALTH}
 EXAMPLES = {
     "task_id": "550e8400-e29b-41d4-a716-446655440000",
     "instance": "550e8400-e29b-41d4-a716-446655440000",
@@ -76,7 +77,7 @@ def test_the_enumeration_finds_every_route(queue: Face, http: Client) -> None:
     found = {(method, path) for method, path, _ in routes_of(http.app)}
     assert found >= described
     pages = {("GET", path.format(**EXAMPLES)) for path in (*PAGES, "/assets/{name}", "/icon.svg")}
-    assert found - described == {("GET", "/openapi.json"), ("POST", "/sign-in"), ("POST", "/mcp"), *pages}
+    assert found - described == {("GET", "/openapi.json"), ("POST", "/sign-in"), ("POST", "/mcp"), *HEALTH, *pages}
 
 
 @pytest.mark.parametrize("auth", ["tokens", "local"])

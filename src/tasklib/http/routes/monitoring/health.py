@@ -21,12 +21,14 @@ class Health(Answer):
     status: Literal["ok"] = "ok"
 
 
+@router.head("/healthz", include_in_schema=False, **needs(Permission.PUBLIC))  # as many monitors ask
 @router.get("/healthz", **needs(Permission.PUBLIC))
 async def is_alive() -> Health:
     """The service is running."""
     return Health()
 
 
+@router.head("/readyz", include_in_schema=False, **needs(Permission.PUBLIC, 503))
 @router.get("/readyz", **needs(Permission.PUBLIC, 503))
 async def is_ready(request: Request, service: Service) -> Health:
     """The service is running and its database responds."""
