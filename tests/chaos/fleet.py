@@ -16,9 +16,12 @@ from uuid import UUID, uuid4
 
 import psutil
 
+from tasklib import TaskQueue
 from tests.chaos.history import History
 from tests.chaos.ledger import Ledger
+from tests.chaos.producer import Mixture, Producer, mixed
 from tests.fixtures import python
+from tests.fixtures.reading import whole_lines
 from tests.fixtures.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -67,6 +70,7 @@ class Fleet:
         self.ledger = Ledger(folder / "ledger")
         self.history = History(history_url or url, self.ledger)
         self.services: list[Service] = []
+        self._producers: list[Producer] = []
         self._gate = folder / "ledger.gate"
         self._folder = folder
         self._run = uuid4().hex
@@ -86,6 +90,8 @@ class Fleet:
 
     def __exit__(self, *_: object) -> None:
         """Nothing outlives the test, whatever became of it."""
+        for producer in self._producers:
+            producer.stop()
         for process in self.processes():
             with suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -114,6 +120,12 @@ class Fleet:
         if wait:
             self.wait_working(service, processes)
         return service
+
+    def produce(self, queue: TaskQueue, total: int, mixture: Mixture = mixed, *, backlog: int = 500) -> Producer:
+        """Start to submit tasks, until there are so many or the test ends."""
+        producer = Producer(queue, self.history, total, mixture, backlog=backlog)
+        self._producers.append(producer)
+        return producer
 
     def wait_working(self, service: Service, processes: int) -> None:
         """Return when so many of its worker processes, alive now, have said that they work."""
@@ -150,7 +162,7 @@ class Fleet:
     def late_writes(self) -> set[UUID]:
         """The tasks of which a late write was attempted and refused, as the logs say."""
         mark = "late write refused: task "
-        lines = (line for service in self.services for line in service.log.splitlines() if mark in line)
+        lines = (line for service in self.services for line in whole_lines(service.log_path) if mark in line)
         return {UUID(line.partition(mark)[2].split()[0]) for line in lines}
 
     def stop(self, timeout: float = START_SECONDS) -> None:

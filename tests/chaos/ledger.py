@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
+from tests.fixtures.reading import whole_lines
+
 
 class Entry(NamedTuple):
     """One line: an execution of a claim started, or ended, in a process; moments compare across processes."""
@@ -28,9 +30,7 @@ class Ledger:
 
     def entries(self) -> list[Entry]:
         """Every line so far."""
-        if not self.path.exists():
-            return []
-        lines = (line.split() for line in self.path.read_text().splitlines())
+        lines = (line.split() for line in whole_lines(self.path))
         return [Entry(what, UUID(id_), int(version), int(pid), float(at)) for what, id_, version, pid, at in lines]
 
     def starts(self) -> list[Entry]:

@@ -15,7 +15,6 @@ from tasklib.errors import DatabaseUnavailable
 from tests.chaos.conftest import StartFleet
 from tests.chaos.fleet import Fleet
 from tests.chaos.ledger import duplicates
-from tests.chaos.producer import Producer
 from tests.fixtures.waiting import eventually
 from tools.postgres import available
 from tools.postgres.pair import Pair
@@ -63,7 +62,7 @@ def test_a_synchronous_standby_that_takes_over_has_everything_acknowledged(
     fleet, queue = start_fleet(pair.url, base_retry_delay_seconds=1.0)
     service = fleet.start("--concurrency", "8", processes=size.processes)
     workers = service.workers()
-    producer = Producer(queue, fleet.history, 1_000_000, backlog=200)
+    producer = fleet.produce(queue, 1_000_000, backlog=200)
 
     resumed: list[float] = []
     for number, change in enumerate(size.changes):

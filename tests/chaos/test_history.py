@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
 
 from tests.chaos.history import Change, Judge, Side
-from tests.chaos.ledger import Entry
+from tests.chaos.ledger import Entry, Ledger
 
 TASK = uuid4()
 NONE = Side(None, 0, 0, 0, 0, 0)
@@ -68,3 +69,13 @@ def test_what_was_confirmed_must_be_there_once_and_nothing_else():
 
 def test_an_effect_without_its_completion_is_found():
     assert "do not agree" in "\n".join(judged(changes(PENDING, RUNNING), ran(1, "start", "end"), [TASK]))
+
+
+def test_a_line_that_is_being_written_is_read_when_it_is_whole(tmp_path: Path):
+    ledger = Ledger(tmp_path / "ledger")
+    assert ledger.entries() == []
+    ledger.path.write_text(f"start {TASK} 1 7 2.5\nend {TASK}")
+    assert ledger.entries() == [Entry("start", TASK, 1, 7, 2.5)]
+    with ledger.path.open("a") as file:
+        file.write(" 1 7 3.5\n")
+    assert [entry.what for entry in ledger.entries()] == ["start", "end"]

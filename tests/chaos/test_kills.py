@@ -11,7 +11,6 @@ import pytest
 
 from tests.chaos.conftest import StartFleet
 from tests.chaos.fleet import Fleet, Kind
-from tests.chaos.producer import Producer
 from tests.fixtures.waiting import eventually
 
 
@@ -39,7 +38,7 @@ def test_killed_processes_lose_nothing_and_complete_nothing_twice(
     for _ in range(SERVICES):
         fleet.start("--concurrency", "8", "--grace", "10", processes=PROCESSES)
     chance = random.Random(size.kills)
-    producer = Producer(queue, fleet.history, size.tasks)
+    producer = fleet.produce(queue, size.tasks)
     killed: Counter[Kind] = Counter()
 
     for number in range(1, size.kills + 1):

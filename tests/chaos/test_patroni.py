@@ -18,7 +18,6 @@ import psutil
 import pytest
 
 from tests.chaos.conftest import StartFleet
-from tests.chaos.producer import Producer
 from tests.fixtures.waiting import eventually
 from tools.postgres import Installation, account, available
 from tools.postgres.starting import free_port, make_directory
@@ -192,7 +191,7 @@ def test_a_leader_that_is_killed_is_replaced_and_nothing_acknowledged_is_lost(
 ):
     fleet, queue = start_fleet(cluster.url, base_retry_delay_seconds=1.0)
     service = fleet.start("--concurrency", "8", processes=2)
-    producer = Producer(queue, fleet.history, 1_000_000, backlog=200)
+    producer = fleet.produce(queue, 1_000_000, backlog=200)
     resumed: list[float] = []
     for _ in range(ROUNDS):
         seen = fleet.ledger.count()

@@ -10,7 +10,6 @@ import pytest
 from tasklib import Config, TaskQueue
 from tasklib.doctor import examine
 from tests.chaos.conftest import StartFleet
-from tests.chaos.producer import Producer
 from tests.chaos.test_kills import kill_one
 from tests.fixtures.pooler import PGBOUNCER, direct
 from tests.fixtures.waiting import eventually
@@ -30,7 +29,7 @@ def test_work_goes_on_through_the_pooler_while_workers_are_killed(
         pgbouncer_url, history_url=newest_postgres_url, listen_url=direct(newest_postgres_url), **declared
     )
     fleet.start("--concurrency", "8", processes=2)
-    producer = Producer(queue, fleet.history, 1000)
+    producer = fleet.produce(queue, 1000)
     chance = random.Random(1)
     for share in (200, 600, 1000):
         eventually(lambda share=share: fleet.ledger.count() >= share, 120)

@@ -11,7 +11,6 @@ import pytest
 from tasklib import AsyncTaskContext, TaskQueue
 from tasklib.storage.operations.workflows.groups import fold_groups
 from tests.chaos.conftest import StartFleet
-from tests.chaos.producer import Producer
 from tests.fixtures.waiting import eventually
 from tools.postgres import available, start
 from tools.postgres.server import Server
@@ -50,7 +49,7 @@ def test_a_server_that_dies_loses_nothing_acknowledged_and_workers_resume(
     fleet, queue = start_fleet(server.url, base_retry_delay_seconds=1.0)
     service = fleet.start("--concurrency", "8", processes=2)
     workers = service.workers()
-    producer = Producer(queue, fleet.history, 1_000_000, backlog=200)
+    producer = fleet.produce(queue, 1_000_000, backlog=200)
 
     for number, seconds in enumerate(size.away):
         seen = fleet.ledger.count()
