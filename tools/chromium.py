@@ -1,4 +1,7 @@
-"""Finds the Chromium in which the dashboard is tested; installs Debian's where that can be done without asking."""
+"""Finds the Chromium in which the dashboard is tested; installs Debian's where that can be done without asking.
+
+Its headless shell comes first: the same browser without windows and menus, which needs a third less of the processor.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 MACOS = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
+PACKAGES = ("chromium-headless-shell", "chromium")
+INSTALL = ("apt-get", "install", "--yes", "--quiet=2", "--no-install-recommends")
 REMEDY = "install Chromium (Debian, Ubuntu: apt install chromium), or name one in TASKLIB_TEST_CHROMIUM"
 
 
@@ -34,8 +39,8 @@ def find_or_install() -> str | None:
 
 def _install() -> str | None:
     print("Installing Chromium for the tests of the dashboard …", flush=True)
-    install = ["apt-get", "install", "--yes", "--quiet=2", "--no-install-recommends", "chromium", "fonts-dejavu-core"]
-    for command in (install, ["apt-get", "update", "--quiet=2"], install):
+    installs = [[*INSTALL, package, "fonts-dejavu-core"] for package in PACKAGES]
+    for command in (*installs, ["apt-get", "update", "--quiet=2"], *installs):
         subprocess.run(command, env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"}, capture_output=True)
         if found := find():
             return found
