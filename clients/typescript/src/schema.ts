@@ -425,7 +425,7 @@ export interface paths {
         };
         /**
          * List Objectives
-         * @description Every objective with its error budget over the last seconds.
+         * @description Every objective, with its error budget over the last `seconds`.
          */
         get: operations["list_objectives_api_objectives_get"];
         put?: never;
@@ -2279,7 +2279,7 @@ export interface components {
         };
         /**
          * Emitted
-         * @description Whether the event is new: of a fact the first counts.
+         * @description Whether the event is new: for a fact, only the first event counts.
          */
         Emitted: {
             /** New */
@@ -2945,7 +2945,7 @@ export interface components {
         };
         /**
          * ObjectiveInfo
-         * @description An objective, and how it stands.
+         * @description An objective, and how far it is met.
          */
         ObjectiveInfo: {
             /**
@@ -2955,7 +2955,7 @@ export interface components {
             atRisk: boolean;
             /**
              * Budget
-             * @description Percent of the error budget that are left: 100 if none missed it, below 0 if overspent.
+             * @description Percentage of the error budget that is left: 100 if no attempt missed it, below 0 if overspent.
              */
             budget: number | null;
             /**
@@ -2994,7 +2994,7 @@ export interface components {
         };
         /**
          * ObjectiveInput
-         * @description An objective; it replaces the one of its type and kind, and null removes that.
+         * @description An objective, which replaces the one of the same type and kind; null as `withinSeconds` removes that one.
          */
         ObjectiveInput: {
             /**
@@ -3006,7 +3006,7 @@ export interface components {
             kind?: "wait" | "run";
             /**
              * Target
-             * @description Percent of the attempts that should be within them.
+             * @description Percentage of attempts that should be within that time.
              * @default 99.5
              */
             target?: number;
@@ -3024,7 +3024,7 @@ export interface components {
         };
         /**
          * ObjectiveSet
-         * @description Whether the objective holds from now on.
+         * @description Whether there is an objective from now on.
          */
         ObjectiveSet: {
             /** Holds */

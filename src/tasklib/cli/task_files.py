@@ -1,4 +1,4 @@
-"""Tasks in a file, one per line: JSON Lines or CSV, read as a stream; a wrong line is named by its number."""
+"""Tasks in a file, one per line: JSON Lines or CSV, read as a stream; errors name the number of the line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Row = tuple[str, Any, dict[str, Any]]
 """Name, payload and options of one task."""
 
 Read = Callable[[], Row]
-"""Gives a row, or raises what is wrong with it."""
+"""Reads a row, or raises an error that says what is wrong with it."""
 
 
 def read_rows(stream: IO[bytes], kind: str, name: str | None) -> Iterator[tuple[int, Read]]:
@@ -112,10 +112,10 @@ LINE_OPTIONS: Final = (
     *("priority", "delay_seconds", "run_at", "max_attempts", "timeout_seconds", "unique_key", "on_conflict"),
     *("concurrency_key", "tags", "headers", "expires_at", "id"),
 )
-"""What a line can have beside name and payload."""
+"""What a line may have besides name and payload."""
 _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
     "run_at": lambda value: values.moment(str(value)),
     "expires_at": lambda value: values.moment(str(value)),
     "id": _uuid,
 }
-"""How those are read that are not taken as they are."""
+"""How to read those that are not taken as they are."""

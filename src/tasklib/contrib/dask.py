@@ -1,7 +1,7 @@
 """Task bodies on a Dask cluster: `@task(executor="dask", resources={"GPU": 1})`, `tasklib worker --executor dask`.
 
-Dask cannot end a thread, so each body runs in a child process of the Dask worker that it was sent to, and that process
-is ended.  Dask gives it a slot, the resources it asks for, and another machine.
+Dask cannot end a thread, so each body runs in a child process of the Dask worker that gets it, and a stop ends that
+process.  Dask contributes a slot, the requested resources, and another machine.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["EXECUTOR", "DaskExecutor"]
 
 CONNECT_SECONDS: Final = 10
 WANTED: Final = ("executing", "long-running")
-"""The states of a Dask worker's task that its client still waits for."""
+"""The states in which a Dask worker's task still has a client that waits for it."""
 
 
 class DaskExecutor(ClusterExecutor):
-    """Sends bodies to the scheduler at `--scheduler`, or where Dask's own settings say."""
+    """Sends bodies to the scheduler given by `--scheduler`, or by Dask's own settings."""
 
     engine = "dask"
 
@@ -52,18 +52,18 @@ class DaskExecutor(ClusterExecutor):
         body.handle.add_done_callback(lambda future: self._done(body.key, future))
 
     def ask_to_end(self, body: Body) -> None:
-        """Tell the Dask workers; the one that has it ends its process.  One that waits in the scheduler is dropped."""
+        """Notify the Dask workers: the one that runs it ends its process.  One waiting in the scheduler is dropped."""
         waits = not any(body.key in keys for keys in self._client.processing().values())
         self._client.run(node.stop, body.key, on_error="ignore")
         if waits:
             self._client.cancel([body.handle], force=True)
 
     def force(self, body: Body) -> None:
-        """Forget it: the Dask worker notices that nobody waits for it, and ends its process."""
+        """Cancel it: the Dask worker notices that nobody waits for it any more, and ends its process."""
         self._client.cancel([body.handle], force=True)
 
     def slots(self) -> int:
-        """Threads of Dask workers, without those that others have something to do for."""
+        """Threads of Dask workers, not counting those that run other programs' tasks."""
         threads: Mapping[str, int] = self._client.nthreads()
         others = {
             worker: sum(not str(key).startswith(PREFIX) for key in keys)
@@ -72,7 +72,7 @@ class DaskExecutor(ClusterExecutor):
         return sum(max(0, count - others.get(worker, 0)) for worker, count in threads.items())
 
     def is_there(self) -> bool:
-        """Whether the client has its scheduler; while it looks for one, it has forgotten its futures."""
+        """Whether the client is connected to its scheduler; while it reconnects, it has forgotten its futures."""
         return bool(self._client.status == "running")
 
     def disconnect(self) -> None:
@@ -80,10 +80,10 @@ class DaskExecutor(ClusterExecutor):
         self._client.close()
 
     def _done(self, key: str, future: Any) -> None:
-        """In a thread of Dask's: the body has ended, or nobody knows of it any more."""
+        """Runs in a thread of Dask's: the body has ended, or was lost."""
         try:
             message: list[Any] = future.result()
-        except Exception as error:  # noqa: BLE001  Dask has many
+        except Exception as error:  # noqa: BLE001  Dask raises many kinds
             if type(error).__name__ == "KilledWorker":
                 message = ["died", "was killed with the Dask worker that it ran in", 0, -9]
             elif not self.is_there():
@@ -100,7 +100,7 @@ EXECUTOR = DaskExecutor
 
 
 def run_body(key: str, topic: str, introduction: Mapping[str, Any], job: Sequence[Any]) -> list[Any]:
-    """In a thread of a Dask worker: run one body in its child process, to its end or until nobody waits for it."""
+    """Run one body in its child process, from a thread of a Dask worker, until it ends or nobody waits for it."""
     worker: Any = importlib.import_module("distributed").get_worker()
 
     def is_unwanted() -> bool:

@@ -1,4 +1,4 @@
-"""The values that tasks return, for those who wait for them with a task's id."""
+"""Waiting for the value that a task returns, by its id."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tasklib.queue.wait_for_end import wait_async, wait_blocking
 
 
 class TaskResults:
-    """Waits for the results of one queue's tasks; every id that the queue makes has it."""
+    """Waits for results of one queue's tasks; every id that the queue makes refers to it."""
 
     def __init__(self, queue: QueueBase) -> None:
         self._queue = queue
@@ -32,7 +32,7 @@ class TaskResults:
 
 
 def result_of(task: Task, known: Registry) -> Any:
-    """What a finished task returned, as the type its function says if that is known; TaskFailed for other endings."""
+    """What a completed task returned, in its function's return type if that is known; TaskFailed for other endings."""
     if task.state is not TaskState.COMPLETED:
         raise TaskFailed(task)
     value = None if task.result is None else task.result.get("value")

@@ -1,4 +1,4 @@
-"""Storing tasks by name and payload: one, many, or once only under an idempotency key."""
+"""Storing tasks by name and payload: one, many, or exactly once under an idempotency key."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ class Submission:
 class Sender:
     """Who stores tasks, and whether it may read those of others.
 
-    A sender who may not learns of another's task with the same unique key only that the key is in use.
+    If another sender's task has the same unique key, one that may not read it learns only that the key is in use.
     """
 
     identity: str
     reads_all: bool
 
     def mark(self, new: NewTask) -> NewTask:
-        """The row, marked with its sender if it has a unique key, by which others could find it."""
+        """The row, marked with its sender if it has a unique key, because others could find it by that key."""
         if new.unique_key is None:
             return new
         return replace(new, headers={**new.headers, SUBMITTER_HEADER: self._digest})
@@ -90,7 +90,7 @@ class StoredTask:
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """What is shown of a task."""
+        """The fields that are shown of a task."""
         return cls(task.id, task.name, str(task.state), task.created_at)
 
     @classmethod
@@ -179,7 +179,7 @@ class Creation(ServicePart):
         fingerprint: str,
         audit: AuditEntry | None = None,
     ) -> Operation[Stored | None]:
-        """Store tasks, all or none, once under the sender's key however often they are sent.
+        """Store tasks, all or none, once under the sender's key, however often the request is sent.
 
         None if the key was used for a request with another fingerprint.
         """
@@ -213,7 +213,7 @@ class Creation(ServicePart):
             return await self._acreate_once(traced, sender, key=key, fingerprint=fingerprint, audit=audit)
 
     def _traced(self, submissions: Sequence[Submission], stack: ExitStack) -> Sequence[Submission]:
-        """The submissions with the headers that tracing gives them; here, because rows are made in another context."""
+        """The submissions with the headers of tracing, added here because rows are made in another context."""
         if not self.queue.senders or not submissions:
             return submissions
         sending = Sending(submissions[0].name, (), len(submissions))
@@ -224,7 +224,7 @@ class Creation(ServicePart):
         ]
 
     def _rows(self, submissions: Sequence[Submission], sender: Sender) -> Operation[list[NewTask]]:
-        """The rows to store: the same, with the same ids, whenever the call is repeated."""
+        """The rows to store: the same rows with the same ids when the call is repeated."""
         yield from self.queue.secret_places.learn()
         memory = yield from recall()
         if "rows" not in memory:
@@ -239,7 +239,7 @@ class Creation(ServicePart):
 
     @operation
     def _store(self, new: Sequence[NewTask]) -> Operation[list[TaskId]]:
-        """Store tasks with their entries; those of tasks with a unique key depend on the outcome."""
+        """Store tasks with their audit entries; for tasks with a unique key the entry depends on the outcome."""
         entries = [self._entries[task.id] for task in new if task.unique_key is None]
         keyed = [(at, task) for at, task in enumerate(new) if task.unique_key is not None]
         if keyed:

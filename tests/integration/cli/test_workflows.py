@@ -25,7 +25,7 @@ def test_a_workflow_on_the_command_line(tasklib: CommandLine, queue: TaskQueue) 
     queue.process_batch()
     assert "waiting" in tasklib.ok("list")
     assert tasklib.ok("emit", "number", "5") == "Emitted number.\n"
-    assert tasklib.ok("emit", "number", "6") == "number was emitted before; the first counts.\n"
+    assert tasklib.ok("emit", "number", "6") == "number was emitted before; the first event counts.\n"
     queue.process_batch()
     assert "Are you sure?" in tasklib.ok("steps", task_id)
     assert tasklib.ok("answer", task_id, "sure", "true") == "Answered.\n"

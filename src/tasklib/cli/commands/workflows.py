@@ -1,4 +1,4 @@
-"""Workflows: steps and tree show them, emit emits events, answer answers questions, replay tries new code."""
+"""Commands for workflows: `steps` and `tree` show them, `emit`, `answer` and `replay` act on them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def steps(cli: Cli, task_id: TaskId) -> None:
 
 @app.add()
 def tree(cli: Cli, task_id: TaskId) -> None:
-    """Show what is before a task in its flow, and the children it has waited for.
+    """Show the tasks before a task in its flow, and the children it has waited for.
 
     Examples:
         tasklib tree 0199f1e2-7c3a-7000-8000-000000000000
@@ -69,11 +69,11 @@ def tree(cli: Cli, task_id: TaskId) -> None:
 def emit(
     cli: Cli,
     name: Annotated[str, argument("NAME", "The event's name.")],
-    payload: Annotated[str | None, argument("JSON", "What it carries.")] = None,
-    to: Annotated[str | None, option("ID", "The one task that it is for; without it, whoever waits.")] = None,
-    withdraw: Annotated[bool, option("", "Forget the fact of this name.")] = False,
+    payload: Annotated[str | None, argument("JSON", "The event's payload.")] = None,
+    to: Annotated[str | None, option("ID", "Send it to this task only.  [default: to all that wait]")] = None,
+    withdraw: Annotated[bool, option("", "Withdraw the fact of this name.")] = False,
 ) -> None:
-    """Emit an event to whoever waits for it, now or later, or to one task.
+    """Emit an event to every task that waits for it, now or later, or to one task.
 
     Examples:
         tasklib emit shipped:42 '{"tracking": "XY"}'
@@ -82,13 +82,13 @@ def emit(
     """
     target = None if to is None else cli.service.find_id(to)
     if withdraw and (payload is not None or to is not None):
-        raise CommandFailed("--withdraw forgets a fact: give its name alone", Exit.USAGE)
+        raise CommandFailed("--withdraw takes the name of a fact and nothing else", Exit.USAGE)
     if withdraw:
         new = cli.service.queue.emit(name, withdraw=True)
         cli.out.answer({"withdrawn": new}, lambda: cli.out.line("Withdrawn." if new else f"No fact {name} is known."))
         return
     new = cli.service.queue.emit(name, _json(payload), to=target)
-    said = f"Emitted {name}." if new else f"{name} was emitted before; the first counts."
+    said = f"Emitted {name}." if new else f"{name} was emitted before; the first event counts."
     cli.out.answer({"new": new}, lambda: cli.out.line(said))
 
 
@@ -112,17 +112,18 @@ def answer(
 def replay(
     cli: Cli,
     modules: Annotated[list[str], argument("MODULE", "Modules that define the tasks, as for tasklib worker.")],
-    waiting: Annotated[bool, option(None, "Replay every workflow that waits now.")] = False,
+    waiting: Annotated[bool, option(None, "Replay every waiting workflow.")] = False,
     task: Annotated[list[str] | None, option("ID", "Replay this one; may be repeated.")] = None,
-    file: Annotated[Path | None, option("PATH", "Replay what --save has written; needs no database.")] = None,
+    file: Annotated[Path | None, option("PATH", "Replay a file written with --save; needs no database.")] = None,
     save: Annotated[
-        Path | None, option("PATH", "Write the recorded steps there, in clear, one workflow per line.")
+        Path | None, option("PATH", "Write the recorded steps to this file, unmasked, one workflow per line.")
     ] = None,
 ) -> None:
-    """Run today's code against what workflows have recorded, executing no step, and name the first divergence.
+    """Run today's code against what workflows have recorded, executing no step, and name the first difference.
 
-    The functions run from the top; recorded steps give their values, and where something is not recorded they stop.
-    What they submit outside of steps goes nowhere. Exits with 1 if new code would park or fail a workflow.
+    The functions run from the top; recorded steps return their values, and the function stops at the first call that
+    is not recorded. What it submits outside of steps is discarded. Exits with 1 if the code would park or fail a
+    workflow.
 
     Examples:
         tasklib replay app.tasks --waiting

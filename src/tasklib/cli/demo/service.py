@@ -1,4 +1,4 @@
-"""The demo's own HTTP service, with the dashboard: in the same process, for as long as the demo runs."""
+"""The demo's own HTTP service with the dashboard, in the same process and for as long as the demo runs."""
 
 from __future__ import annotations
 

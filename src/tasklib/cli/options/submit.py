@@ -11,7 +11,7 @@ from tasklib.cli.exit_codes import CommandFailed, Exit
 from tasklib.cli.options import values
 from tasklib.cli.options.declare import argument, option
 
-OPTIONS = "How it shall run"
+OPTIONS = "How to run it"
 FILE = "Many tasks from a file"
 
 
@@ -49,7 +49,7 @@ class What:
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How to run it; options that are not given are left to the task's definition and the settings."""
+    """How to run it; without an option, the task's definition and the settings decide."""
 
     priority: Annotated[int | None, option("N", "Higher runs first.", panel=OPTIONS)] = None
     delay: Annotated[str | None, option("TIME", "Earliest start from now: 90s, 15m, 2h, 1d.", panel=OPTIONS)] = None
@@ -69,7 +69,7 @@ class How:
     task_timeout: Annotated[str | None, option("TIME", "How long an attempt may take.", panel=OPTIONS)] = None
     timeout: Annotated[str | None, option("TIME", "", hidden=True)] = None
     unique_key: Annotated[
-        str | None, option("KEY", "At most one unfinished task of the name has it.", panel=OPTIONS)
+        str | None, option("KEY", "At most one unfinished task of this name may have it.", panel=OPTIONS)
     ] = None
     on_conflict: Annotated[
         str | None,
@@ -85,7 +85,7 @@ class How:
     ] = None
 
     def options(self, *, waits: bool) -> dict[str, Any]:
-        """Those that were given, as `enqueue` takes them."""
+        """The options that were given, as `enqueue` takes them."""
         timeout = self._timeout(waits=waits)
         options = {
             "priority": self.priority,
@@ -100,7 +100,7 @@ class How:
         return {key: value for key, value in options.items() if value is not None}
 
     def _timeout(self, *, waits: bool) -> str | None:
-        """How long an attempt may take; --timeout means it too, where it cannot mean the time to wait."""
+        """How long an attempt may take; --timeout means the same where it cannot mean how long to wait."""
         if self.timeout is None:
             return self.task_timeout
         if waits or self.task_timeout is not None:
@@ -114,7 +114,7 @@ class How:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Whether to wait for its end."""
+    """Whether to wait until it ends."""
 
     wait: Annotated[
         bool, option(None, "Wait until it ends and show it; exit 1 if it did not complete.", "--wait", "-w")
@@ -125,7 +125,7 @@ class Waiting:
 
     @property
     def waits(self) -> bool:
-        """Whether it was asked for, by either option."""
+        """Whether either option asks for that."""
         return self.wait or self.wait_timeout is not None
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MAX_CONCURRENCY = 32
 CLUSTER_CONCURRENCY = 1000
-"""On a cluster its own room is the limit."""
+"""On a cluster, the room in it is the real limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +70,10 @@ class Work:
     ] = None
     scheduler: Annotated[
         str | None,
-        option("ADDRESS", "Where the cluster is, as in tcp://host:8786.  [default: as its own settings say]"),
+        option("ADDRESS", "The cluster's address, such as tcp://host:8786.  [default: from the engine's own settings]"),
     ] = None
     probe_port: Annotated[
-        int | None, option("PORT", "Answer GET /livez, /readyz and /metrics there.", min=1, max=65535)
+        int | None, option("PORT", "Answer GET /livez, /readyz and /metrics on this port.", min=1, max=65535)
     ] = None
     probe_host: Annotated[str, option("HOST", "Address of the probes.", show_default=True)] = "127.0.0.1"
     log_level: Annotated[
@@ -121,5 +121,5 @@ class Work:
 
 
 def default_concurrency() -> int:
-    """Tasks at once by default: most tasks wait for something else."""
+    """How many tasks to run at once by default: several per CPU, because most tasks wait for something else."""
     return min(MAX_CONCURRENCY, 4 * (os.cpu_count() or 1))

@@ -1,6 +1,6 @@
-"""Where a Django connection leads, as the URL of a queue: read from the connection itself, never from settings.
+"""Which database a Django connection leads to, as the URL of a queue: read from the connection, never from settings.
 
-Tests use another database than settings name, and a service file, an environment variable or a router may decide too.
+Tests use another database than the settings name; a service file, an environment variable or a router may decide too.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ def _postgres_url(connection: Any) -> str:
 
 
 def _fits_authority(host: str) -> bool:
-    """Whether it may stand between // and the next slash: no folder of a socket, and no list of hosts."""
+    """Whether it can stand between // and the next slash: it is neither a socket's folder nor a list of hosts."""
     return not host.startswith(("/", "@")) and "," not in host
 
 
 def _libpq_names() -> list[str]:
-    """What libpq takes; Django passes more to the driver."""
+    """The parameters that libpq knows; Django passes more to the driver."""
     try:
         from psycopg.pq import Conninfo
     except ImportError as error:

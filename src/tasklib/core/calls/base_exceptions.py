@@ -1,4 +1,4 @@
-"""Exceptions that are not `Exception`s: who raised them, and how to pass them through asyncio, which interprets them.
+"""Exceptions that are not `Exception`s: where they come from, and how to pass them through asyncio unharmed.
 
 A task that lets one escape has failed like any other: `sys.exit()` ends that task alone, and so does a CancelledError
 that the worker did not ask for.  Only Ctrl-C ends the program: Python raises it in whatever code is running.
@@ -29,17 +29,17 @@ class Carried(Exception):
 
 
 def carry(error: BaseException) -> BaseException:
-    """The exception in a form that a future does not interpret."""
+    """The exception, wrapped if a future would interpret it."""
     return Carried(error) if isinstance(error, _STOPPED_BY_ASYNCIO) else error
 
 
 def uncarried(error: BaseException) -> BaseException:
-    """The exception that the function raised."""
+    """The exception that the function raised, unwrapped."""
     return error.error if isinstance(error, Carried) else error
 
 
 async def carrying(work: Awaitable[T]) -> T:
-    """The awaitable's result, in an asyncio task of its own; what it raises ends neither that task nor the loop."""
+    """The awaitable's result, for an asyncio task of its own: what it raises ends neither that task nor the loop."""
     try:
         return await work
     except asyncio.CancelledError as error:
@@ -66,7 +66,7 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 def is_in_signal_handler() -> bool:
-    """Whether this code was called by a handler of a signal, which Python calls in the middle of any other code."""
+    """Whether this code was called by a signal handler, which Python may call in the middle of any other code."""
     if threading.current_thread() is not threading.main_thread():
         return False
     handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}

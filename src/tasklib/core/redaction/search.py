@@ -1,4 +1,4 @@
-"""Finding many secrets in a text in one pass over it, however many they are and whatever they have in common."""
+"""Finding many secrets in one pass over a text, however many there are and whatever they have in common."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Final, TypeAlias
 from urllib.parse import quote, quote_plus
 
 SHORTEST: Final = 4
-"""A shorter secret is hidden in its own place, but not searched for in texts: it would be found everywhere."""
+"""A shorter secret is hidden where it is stored, but not searched for in texts: it would be found everywhere."""
 MOST_CHARACTERS: Final = 1 << 16
-"""With more characters than these in all spellings, texts are hidden whole instead of searched."""
+"""If all spellings together have more characters, texts are hidden completely instead of searched."""
 FEW: Final = 8
 """Up to this many secrets are first searched one by one, which is faster where none is found."""
 LONGEST_NUMBER: Final = 100
@@ -48,7 +48,7 @@ class SecretSearch:
         return bool(self._forms)
 
     def spans(self, text: str) -> list[Span]:
-        """From where to where each is in the text; they may overlap."""
+        """Where each one begins and ends in the text; they may overlap."""
         if len(self._forms) <= FEW:
             self.steps += len(text) * len(self._forms)
             if not any(form in text for form in self._forms):
@@ -86,7 +86,7 @@ class SecretSearch:
         self.steps += len(following)
 
     def _fallbacks(self) -> list[int]:
-        """For each state the longest other one that the characters read so far end in; shorter ones come first."""
+        """For each state the longest other state that is a suffix of it; shorter states come first."""
         following, ends = self._next, self._longest_ending
         fallback, waiting = [0] * len(following), list(following[0].values())
         for state in waiting:
@@ -102,7 +102,7 @@ class SecretSearch:
 
 
 def _spellings(secret: str) -> Iterator[str]:
-    """The secret as Python, JSON and URLs write it, its lines by themselves, and a number as it may be printed."""
+    """The secret as Python, JSON and URLs write it, each of its lines, and the ways to print it if it is a number."""
     if len(secret) > MOST_CHARACTERS:
         yield secret
         return

@@ -1,8 +1,8 @@
-"""When a worker counts as dead: once its heartbeat was seen unchanged for its whole timeout, outages not counted.
+"""When a worker counts as dead: once its heartbeat was seen unchanged for its whole timeout, not counting outages.
 
-A heartbeat that is too old by the database's clock proves nothing by itself: nobody's arrives while the database is
-away, and everybody's is old after its clock has stepped.  So an observer looks again and again, and measures with its
-own monotonic clock for how long each heartbeat stayed unchanged.
+A heartbeat that is too old by the database's clock proves nothing: none arrives while the database is unavailable, and
+all of them look old after its clock has stepped.  So an observer looks repeatedly, and measures with its own monotonic
+clock how long each heartbeat stays unchanged.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 LONGEST_GAP = 0.5
-"""The part of a subject's patience, or of the observer's own if that is shorter, that may pass between two looks: a
-lease is given more time than a worker, and an outage is one for both.  An observer that did not look for longer, or
-waited that long for the answer, cannot distinguish silence from an outage and starts observing again."""
+"""The part of a subject's patience, or of the observer's own if that is shorter (a lease has more time than a worker,
+but an outage is the same for both), that may pass between two looks.  An observer that has not looked for longer, or
+has waited that long for the answer, cannot distinguish silence from an outage and starts to observe again."""
 SHORTEST_GAP_SECONDS = 0.5
-"""A gap that is always allowed, because a busy machine causes one now and then."""
+"""A gap that is always allowed, because a busy machine causes such gaps now and then."""
 LOOKS = 5
 """How often to look in the shortest patience seen; well within the longest gap."""
 
@@ -31,13 +31,13 @@ class Sighting:
     patience: float
     """Seconds of silence after which the subject is declared dead."""
     is_overdue: bool
-    """Whether its time is over by the database's clock."""
+    """Whether it is overdue by the database's clock."""
     version: int | None = None
     """The version of the task; None for a worker."""
 
 
 class Watch:
-    """Tracks since when every subject has been silent, as far as this observer has seen.
+    """Tracks how long each subject has been silent, as far as this observer has seen.
 
     Moments are passed in, all of one clock that never steps: `time.monotonic()`, or a test's own.
     """
@@ -71,7 +71,7 @@ class Watch:
         return any(version is not None for _, version in self._silent_since)
 
     def next_look_in(self, moment: float, longest: float) -> float:
-        """Seconds until the next look is worth it: when somebody's silence may be proven, and often enough to notice
+        """Seconds until the next look is useful: when somebody's silence may be proven, and often enough to notice
         an outage in between; `longest` at most, and none before the first."""
         waits = [longest if self._last_look > float("-inf") else 0.0]
         for sighting, since in self._silent_since.values():

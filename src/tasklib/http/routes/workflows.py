@@ -136,7 +136,7 @@ class EventInput(Input):
 
 
 class Emitted(Answer):
-    """Whether the event is new: of a fact the first counts."""
+    """Whether the event is new: for a fact, only the first event counts."""
 
     new: bool
 

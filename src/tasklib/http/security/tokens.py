@@ -13,9 +13,9 @@ from tasklib.errors import DatabaseUnavailable
 from tasklib.service.tokens import Token, Tokens
 
 REMEMBER_SECONDS: Final = 1.0
-"""A revoked token is refused after this at the latest."""
+"""A revoked token is refused after this time at the latest."""
 REMEMBER_NONE_SECONDS: Final = 0.25
-"""The first token closes an open service after this at the latest."""
+"""After the first token is created, an open service requires one after this time at the latest."""
 REMEMBER_TOKENS: Final = 1000
 PATIENCE_SECONDS: Final = 3.0
 
@@ -51,16 +51,16 @@ class TokenCheck:
         return token
 
     async def any_exists(self) -> bool:
-        """Whether a token was ever created: from then on one is needed, also after the last one has expired.
+        """Whether a token was ever created: from then on every request needs one, even after the last has expired.
 
-        A no is cached for a quarter of a second: a query for each new task costs half as much as storing it.
+        "No" is cached for a quarter of a second: a query for each new task costs half as much as storing it.
         Concurrent requests share one query, which is sent after all of them have arrived.
         """
         if self._seen_any or self._timing.monotonic() < self._none_until:
             return self._seen_any
         if self._next_answer is None:
             self._next_answer = asyncio.create_task(self._ask())
-            # If everybody who waits for it leaves, asyncio would log its error.
+            # If nobody waits for it any more, asyncio would log its error.
             self._next_answer.add_done_callback(lambda asked: asked.cancelled() or asked.exception())
         return await self._within(asyncio.shield(self._next_answer))
 
@@ -78,10 +78,10 @@ class TokenCheck:
         self._none_until = -math.inf
 
     async def _within(self, asked: Awaitable[T]) -> T:
-        """The answer; without one soon the database counts as away, and callers need not wait for its timeouts."""
+        """The answer; without one soon the database counts as unavailable, so callers do not wait for its timeouts."""
         try:
             async with self._timing.timeout(PATIENCE_SECONDS):
                 return await asked
         except TimeoutError:
-            text = f"the database did not answer for {PATIENCE_SECONDS:g} s; see that it runs"
+            text = f"the database did not answer for {PATIENCE_SECONDS:g} s; check that it is running"
             raise DatabaseUnavailable(text) from None

@@ -1,9 +1,10 @@
 """Copying a queue: its tasks from one database to another, in insertion order, with what workflows have recorded.
 
-Groups come first, open, so that none is over while its members still arrive; a copied member that has ended is counted
-as if it had ended there.  When all tasks have come, the groups are closed.  Whatever is there already is left as it is,
-and what has come once never comes again: the target notes it in the transaction that stores it, by its id, so that it
-does not matter where a copy was cut off, in which order transactions of the source end, or what has become of it since.
+Groups are copied first and kept open, so that none is complete while its members still arrive; a copied member that
+has ended counts as if it had ended in the target.  Once all tasks are copied, the groups are closed.  What the target
+has already stays as it is, and nothing is copied twice: the target notes each id in the transaction that stores its
+row.  So a copy may be interrupted anywhere, the source's transactions may end in any order, and a copied task may have
+been removed since.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ Records = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """Some tasks as they are stored, with what they have recorded, wait for and were sent."""
+    """Some tasks as they are stored, with their steps, their waits and the messages sent to them."""
 
     rows: list[dict[str, Any]]
     last: int
     """The position to continue from."""
     unreadable: list[str] = field(default_factory=list[str])
-    """The ids of those that cannot be read, and so not be copied."""
+    """The ids of tasks that cannot be read, and so cannot be copied."""
     steps: Records = field(default_factory=list[dict[str, Any]])
     waits: Records = field(default_factory=list[dict[str, Any]])
     messages: Records = field(default_factory=list[dict[str, Any]])
@@ -50,7 +51,7 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class ExportedGroups:
-    """Some groups of children, and what is before tasks of flows."""
+    """Some groups of children, and the edges between tasks of flows."""
 
     groups: Records
     edges: Records
@@ -58,12 +59,12 @@ class ExportedGroups:
 
 
 def export_tasks(after: int) -> Operation[Exported]:
-    """The next tasks after a position; running ones become waiting ones, their attempt not spent."""
+    """The next tasks after a position; running ones become waiting ones, and their attempt does not count."""
     page = Statement("export_tasks", {"after": after, "limit": STEP})
     rows = yield page
     workflows = sorted(str(row["id"]) for row in rows if row["marks"] is not None)
     if workflows:
-        # A step is filled, and its task woken, under the task's lock: so both are read as of one moment.
+        # A step is filled, and its task woken, under the task's lock, so with that lock both are read as of one moment.
         yield BEGIN
         yield Statement("lock_tasks", {"ids": dumps(workflows)})
         rows = yield page
@@ -83,20 +84,21 @@ def export_tasks(after: int) -> Operation[Exported]:
 
 
 def import_tasks(found: Exported) -> Operation[int]:
-    """Store tasks of another database with their records, except those that exist or came before; how many came."""
+    """Store tasks of another database with their records, except those that exist or were copied before; returns how
+    many were stored."""
     yield BEGIN
     fresh = yield from _mark(row["id"] for row in found.rows)
     rows = [row for row in found.rows if row["id"] in fresh]
     new = [str(row["id"]) for row in (yield Statement("import_tasks", {"batch": dumps(rows)}))]
-    come = set(new)
-    if fresh > come:
-        yield Statement("unmark_copied", {"ids": dumps(sorted(fresh - come))})
+    stored = set(new)
+    if fresh > stored:
+        yield Statement("unmark_copied", {"ids": dumps(sorted(fresh - stored))})
     for name, records in (
         ("import_steps", found.steps),
         ("import_waits", found.waits),
         ("import_events", found.messages),
     ):
-        yield from _import(name, (each for each in records if each["task_id"] in come))
+        yield from _import(name, (each for each in records if each["task_id"] in stored))
     if any(row["marks"] is not None for row in found.rows):
         yield Statement("tally_imported", {"ids": dumps(new)})
     yield COMMIT
@@ -113,7 +115,7 @@ def export_facts(after: int) -> Operation[tuple[Records, int]]:
 
 
 def import_facts(facts: Records) -> Operation[None]:
-    """Store facts of another database, to be delivered; those known already stay, those withdrawn stay withdrawn."""
+    """Store facts of another database, to be delivered; known ones stay, and withdrawn ones stay withdrawn."""
     yield BEGIN
     keys = [_key("fact", fact["name"]) for fact in facts]
     fresh = yield from _mark(keys)
@@ -131,7 +133,7 @@ def export_groups(after: str) -> Operation[ExportedGroups]:
 
 
 def import_groups(found: ExportedGroups) -> Operation[None]:
-    """Store groups that have not come before, open, before their members come."""
+    """Store groups that were not copied before, open, before their members are copied."""
     yield BEGIN
     fresh = yield from _mark(group["id"] for group in found.groups)
     yield from _import("import_groups", (group for group in found.groups if group["id"] in fresh))
@@ -139,12 +141,12 @@ def import_groups(found: ExportedGroups) -> Operation[None]:
 
 
 def close_groups(found: ExportedGroups) -> Operation[None]:
-    """Let groups be over whose members have all come; those that are closed already stay as they are."""
+    """Close the groups, because all their members have been copied; closed ones stay as they are."""
     yield from _import("close_groups", found.groups)
 
 
 def import_setting(kind: str, name: str, store: Callable[[], Operation[Any]] | None) -> Operation[bool]:
-    """Store a setting of another database; False if it has come before, or is there already: then `store` is None."""
+    """Store a setting of another database; False if it was copied before, or exists already: then `store` is None."""
     yield BEGIN
     fresh = yield from _mark([_key(kind, name)])
     if not fresh or store is None:
@@ -154,7 +156,7 @@ def import_setting(kind: str, name: str, store: Callable[[], Operation[Any]] | N
 
 
 def _mark(ids: Iterable[str]) -> Operation[set[str]]:
-    """Note that these have come; those of them that had not come before."""
+    """Note that these are copied; returns those that were not copied before."""
     return {str(row["id"]) for row in (yield Statement("mark_copied", {"ids": dumps(list(ids))}))}
 
 
@@ -169,7 +171,7 @@ def _import(name: str, records: Iterable[Mapping[str, Any]]) -> Operation[None]:
 
 
 def _record(row: Row) -> dict[str, Any]:
-    """A row as both databases take it from JSON; documents stay the texts that they are."""
+    """A row in a form that both databases read from JSON; JSON documents stay text."""
     found = dict(row)
     for name in ("id", "task_id", "group_id"):
         if isinstance(found.get(name), UUID):

@@ -22,7 +22,7 @@ from tasklib.storage.statement import BEGIN, COMMIT, DONE_BEFORE, ROLLBACK, Oper
 MakeTask = Callable[[Plan], NewTask]
 """Makes the row of a schedule's next task."""
 HELD_SECONDS: Final = 60.0
-"""How long a schedule that failed to fire is not tried again."""
+"""How long to wait before a schedule that failed to fire is tried again."""
 
 log = logging.getLogger("tasklib.worker")
 
@@ -40,7 +40,7 @@ def put_schedule(plan: Plan, *, declared_at: datetime | None = None) -> Operatio
 
 
 def import_schedule(schedule: Schedule) -> Operation[bool]:
-    """Store a schedule of another database with its next run; False if there is one of that name, which stays."""
+    """Store a schedule of another database with its next run; False if one of that name exists, which stays."""
     kept = ("next_run_at", "last_run_at", "paused_at", "paused_by", "created_at")
     given: dict[str, Any] = {name: getattr(schedule, name) for name in kept}
     given |= {"name": schedule.name, "plan": dumps(_plan_json(schedule.plan))}
@@ -64,8 +64,8 @@ def list_schedules() -> Operation[list[Schedule]]:
 def declare_schedules(plans: Iterable[Plan], known_tasks: Iterable[str], declared_at: datetime) -> Operation[None]:
     """Store the schedules declared in code, and remove those that it no longer declares.
 
-    Only those of tasks defined here are removed, so that programs with different tasks do not disturb each other; of
-    two versions of a program that run during a deployment, the one that started later decides.
+    Only schedules of tasks defined here are removed, so that programs with different tasks do not disturb each other.
+    If two versions of a program run during a deployment, the one that started later decides.
     """
     declared = {plan.name: plan for plan in plans}
     for plan in declared.values():
@@ -80,7 +80,7 @@ def declare_schedules(plans: Iterable[Plan], known_tasks: Iterable[str], declare
 
 
 def fire_schedules(make: MakeTask) -> Operation[int]:
-    """Make the tasks of every tick that has come; returns how many.  Safe to do by any number of workers at once."""
+    """Make the tasks of every tick that is due, and return how many.  Any number of workers may do this at once."""
     made, more = 0, True
     while more:
         more = False
@@ -162,7 +162,7 @@ def _fire_alone(schedule: Schedule, make: MakeTask, clock: datetime) -> Operatio
 def _fire(schedule: Schedule, make: MakeTask, clock: datetime) -> Operation[tuple[int, bool]]:
     """Take the tick by moving the schedule on; only one worker can, because the version must be the one read.
 
-    How many tasks it made, and whether more ticks have come than are made up for at once.
+    Returns how many tasks it made, and whether more ticks are due than one call makes up for.
     """
     plan = schedule.plan
     assert schedule.next_run_at is not None
@@ -204,7 +204,7 @@ def _plan_json(plan: Plan) -> dict[str, Any]:
 
 
 def _schedule(row: Row) -> Schedule:
-    """The schedule of a row; one that cannot be followed is shown as far as it can be read, with the reason."""
+    """The schedule in a row; one that cannot be carried out is shown as far as it can be read, with the reason."""
     reader = RowReader(row)
     read = reader.read
     document: Any = read("plan", loads, {})
@@ -229,7 +229,7 @@ def _schedule(row: Row) -> Schedule:
 
 
 def _plan(name: str, document: Any) -> Plan:
-    """The plan of a stored document; one that cannot be followed is refused with what is wrong in it."""
+    """The plan in a stored document; ConfigurationError says what is wrong with it."""
     if not isinstance(document, dict):
         raise ConfigurationError("the stored plan is no JSON object; make the schedule again")
     stored: dict[str, Any] = document  # pyright: ignore[reportUnknownVariableType]

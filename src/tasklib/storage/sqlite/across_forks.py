@@ -25,7 +25,7 @@ FORK_WAIT_SECONDS = 1.0
 
 
 class Connection(sqlite3.Connection):
-    """A connection to a file, registered for the case of a fork."""
+    """A connection to a file, registered so that a forked child can deal with it."""
 
     file: Path | None = None
     identity: FileIdentity | None = None
@@ -36,8 +36,8 @@ class Connection(sqlite3.Connection):
         _forks.connections.add(self)
 
     def close(self) -> None:
-        """Close it, unless the file was replaced: SQLite's last connection writes its own log into the file and deletes
-        the one of that name, with everything that others have committed there."""
+        """Close it, unless the file was replaced: the last connection to close writes its own log into the file and
+        deletes the log of that name, with everything that others have committed there."""
         if self.identity is not None and self.identity.is_lost:
             self.identity.keep_open()
             _keep_for_ever(self)
@@ -46,7 +46,7 @@ class Connection(sqlite3.Connection):
 
 
 class Use:
-    """Marks that this thread uses SQLite with this file, inside `with` or between begin and end."""
+    """Marks that this thread is using this SQLite file, inside `with` or between begin and end."""
 
     __slots__ = ("_file",)
 
@@ -79,7 +79,7 @@ class Use:
 
 
 def close_inherited(file: Path | None) -> None:
-    """Close the parent's connections to this file, if this is a forked child; an error if it was using them."""
+    """Close the parent's connections to this file, if this is a forked child; raises if the parent was using them."""
     if file in _forks.used_by_parent:
         raise DatabaseUnavailable(
             f"this process was forked while its parent was in the middle of a transaction on {file}, and SQLite cannot "
@@ -91,7 +91,7 @@ def close_inherited(file: Path | None) -> None:
 
 
 def _keep_for_ever(connection: Connection) -> None:
-    """Never closed by the garbage collector, nor at the interpreter's end."""
+    """Keep the garbage collector and the end of the interpreter from closing it."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
@@ -111,7 +111,7 @@ class _Forks:
         self.is_forking = False
 
     def before(self) -> None:
-        """Wait for the others; what this thread has open itself cannot end meanwhile."""
+        """Wait for other threads; what this thread itself has open cannot end meanwhile."""
         here = threading.get_ident()
         with self.changed:
             self.is_forking = True

@@ -1,4 +1,4 @@
-"""Objectives: how many tasks of a type should start, or end, within a time, and how that stands."""
+"""Objectives: what share of a type's tasks should start, or end, within a given time, and whether it does."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ Percent = Annotated[float, BeforeValidator(check_number), Field(gt=0, lt=100)]
 
 
 class ObjectiveInput(Input):
-    """An objective; it replaces the one of its type and kind, and null removes that."""
+    """An objective, which replaces the one of the same type and kind; null as `withinSeconds` removes that one."""
 
     type: Name | None = Field(None, description="Null for all types together.")
     kind: Literal["wait", "run"] = Field("wait", description="From due to started, or from started to ended.")
     within_seconds: Seconds | None = Field(description="Null removes the objective.", examples=[5])
-    target: Percent = Field(99.5, description="Percent of the attempts that should be within them.")
+    target: Percent = Field(99.5, description="Percentage of attempts that should be within that time.")
 
 
 class ObjectiveInfo(Answer):
-    """An objective, and how it stands."""
+    """An objective, and how far it is met."""
 
     type: str | None
     kind: Literal["wait", "run"]
@@ -41,7 +41,7 @@ class ObjectiveInfo(Answer):
     count: int = Field(description="How many attempts there were.")
     within: float | None = Field(description="The percentage within the objective; null if there were none.")
     budget: float | None = Field(
-        description="Percent of the error budget that are left: 100 if none missed it, below 0 if overspent."
+        description="Percentage of the error budget that is left: 100 if no attempt missed it, below 0 if overspent."
     )
     at_risk: bool = Field(description="Whether less than a quarter of the budget is left.")
 
@@ -53,20 +53,20 @@ class ObjectiveInfos(Answer):
 
 
 class ObjectivesQuery(Input):
-    """Over which time they are measured."""
+    """The period over which they are measured."""
 
     seconds: Annotated[int, Field(ge=60, le=30 * 86_400)] = Field(86_400, description="How far back.")
 
 
 class ObjectiveSet(Answer):
-    """Whether the objective holds from now on."""
+    """Whether there is an objective from now on."""
 
     holds: bool
 
 
 @router.get("", **needs(Permission.READ, 400))
 async def list_objectives(query: Annotated[ObjectivesQuery, Query()], service: Service) -> ObjectiveInfos:
-    """Every objective with its error budget over the last seconds."""
+    """Every objective, with its error budget over the last `seconds`."""
     found = await service.objectives.astandings(seconds=query.seconds)
     return ObjectiveInfos(objectives=[_shown(each) for each in found])
 

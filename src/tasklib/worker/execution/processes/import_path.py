@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 MAIN = "__main__"
 MAIN_AGAIN = "__mp_main__"
 """What multiprocessing calls the main script when it is loaded in another process, so `if __name__ == …` is false."""
-KEEPERS = ("tasklib.fluent", TaskFunction.__module__)
-"""The classes whose objects hold a queue: `tq` (named as text, because its module imports the worker) and task
+QUEUE_HOLDERS = ("tasklib.fluent", TaskFunction.__module__)
+"""The modules whose objects hold a queue: those of `tq` (named as text, because it imports the worker) and of task
 functions."""
 
 
@@ -56,7 +56,7 @@ def is_importable(definition: Definition) -> bool:
 
 
 def surroundings(queue: TaskQueue, modules: Iterable[str]) -> dict[str, Any]:
-    """What a child process must know to find modules as this process does."""
+    """What a child process needs to find the same modules as this process."""
     variable = _variable_of(queue)
     homes = [*modules, *_homes(queue), *([] if variable is None else variable[:1])]
     return {
@@ -69,7 +69,7 @@ def surroundings(queue: TaskQueue, modules: Iterable[str]) -> dict[str, Any]:
 
 
 def main_source() -> dict[str, str]:
-    """How the main script is loaded again, in multiprocessing's words; empty if it cannot be."""
+    """How to load the main script again, as multiprocessing expects it; empty if that is impossible."""
     main = sys.modules.get(MAIN)
     name = getattr(getattr(main, "__spec__", None), "name", None)
     if name is not None:
@@ -93,7 +93,7 @@ class Loader:
         become_child()
 
     def load(self, name: str, address: Address) -> tuple[Definition, TaskQueue | None]:
-        """The definition of a task, and its queue if it can be found; TaskDefinitionError if the task cannot."""
+        """The definition of a task, and its queue if that can be found; TaskDefinitionError if the task cannot."""
         with loading():
             # Before the task's own module, which may need what they set up.
             for each in self._modules:
@@ -174,14 +174,14 @@ def _homes(queue: TaskQueue) -> Iterator[str]:
 
 
 def _variable_of(queue: TaskQueue) -> list[str] | None:
-    """A module and its variable that holds the queue, or another queue with the same tasks."""
+    """A module and the name of its variable that holds the queue, or another queue with the same tasks."""
     from tasklib.queue import TaskQueue
 
     found = [
         [name, variable]
         for name, module in list(sys.modules.items())
         for variable, value in list(getattr(module, "__dict__", {}).items())
-        if (issubclass(type(value), TaskQueue) or type(value).__module__ in KEEPERS)
+        if (issubclass(type(value), TaskQueue) or type(value).__module__ in QUEUE_HOLDERS)
         and getattr(_queue_in(value), "registry", None) is queue.registry
     ]
     # The main script is loaded again only where there is no other way: it may do more than define things.
@@ -189,11 +189,11 @@ def _variable_of(queue: TaskQueue) -> list[str] | None:
 
 
 def _queue_in(value: Any) -> TaskQueue | None:
-    """The queue that is a variable, or that belongs to tq or to a decorated function."""
+    """The queue that a variable holds: itself, or through tq or a decorated function."""
     from tasklib.queue import TaskQueue
 
     try:
-        found = value.queue if type(value).__module__ in KEEPERS else value
+        found = value.queue if type(value).__module__ in QUEUE_HOLDERS else value
     except NotInitialized:
         return None
     return found if isinstance(found, TaskQueue) else None
@@ -213,7 +213,7 @@ def _declaration(definition: Definition) -> str | None:
 
 
 def _declared(name: str, address: Address, function: Any) -> Definition | None:
-    """The task as the worker's program has declared it at run time; the function is what was imported."""
+    """The task as the worker's program declared it at run time, with the function that was imported here."""
     if address.declaration is None or not callable(function):
         return None
     try:
