@@ -35,11 +35,11 @@ def migrate_on(connection: Any, *, up_to: int | None = None, schema: str | None 
     return [migration.name for migration in chosen]
 
 
-def script_on(connection: Any, *, schema: str | None = None) -> str:
+def script_on(connection: Any) -> str:
     """What `migrate_on` would run now, as one text without a transaction of its own; empty if nothing is missing."""
-    tables = _tables_on(connection, schema)
+    tables = _tables_on(connection)
     pending = missing(tables.dialect, tables.applied(), "this database", "start over without their tasks")
-    return script_for(tables.dialect, schema, pending)
+    return script_for(tables.dialect, pending=pending)
 
 
 def script_for(dialect: str, schema: str | None = None, pending: Sequence[Migration] | None = None) -> str:

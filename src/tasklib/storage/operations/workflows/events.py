@@ -21,6 +21,8 @@ from tasklib.storage.statement import BEGIN, COMMIT, DONE_BEFORE, Operation, Row
 
 CHUNK: Final = 1000
 """Tasks that one transaction of a delivery wakes at most."""
+NEW_EVENTS: Final = 100
+"""How many events without a delivery are looked up at a time."""
 MOST_EVENT_BYTES: Final = 256 * 1024
 MAX_NAME: Final = 200
 
@@ -125,9 +127,9 @@ def deliver_event(event_id: int) -> Operation[None]:
             return
 
 
-def deliver_new(limit: int = 100) -> Operation[int]:
-    """Deliver events that were emitted without that: by SQL, or in a transaction of the caller's; how many."""
-    rows = yield Statement("find_new_events", {"limit": limit})
+def deliver_new() -> Operation[int]:
+    """Deliver some of the events that were only stored, by SQL or in a transaction of the caller's; returns how many."""
+    rows = yield Statement("find_new_events", {"limit": NEW_EVENTS})
     for row in rows:
         yield from deliver_event(row["id"])
     return len(rows)
