@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from tasklib.core.calls.groups import Group
 from tasklib.errors import StorageError
-from tasklib.storage.database import Database
+from tasklib.storage.database import Database, HasDatabase
 from tasklib.storage.operations.workflows.groups import list_members
 from tasklib.storage.rows import json_value
 from tasklib.storage.statement import Row
@@ -25,9 +25,9 @@ class StoredResults(Generic[R]):
         self._read = read
 
     @classmethod
-    def of(cls, database: Callable[[], Database], read: Callable[[Any], R]) -> Callable[[Group[R]], StoredResults[R]]:
+    def of(cls, storage: HasDatabase, read: Callable[[Any], R]) -> Callable[[Group[R]], StoredResults[R]]:
         """Gives the results of a group from that database, each read as the type of its task."""
-        return lambda group: cls(group, database(), read)
+        return lambda group: cls(group, storage.database, read)
 
     def __iter__(self) -> Iterator[R]:
         after, seen = 0, 0

@@ -80,3 +80,12 @@ class Database(Protocol):
     async def aclose(self) -> None:
         """Close every connection from within an event loop."""
         ...
+
+
+class HasDatabase(Protocol):
+    """An object with a database, which it may open only when it is first needed."""
+
+    @property
+    def database(self) -> Database:
+        """The database."""
+        ...

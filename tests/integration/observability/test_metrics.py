@@ -215,10 +215,14 @@ async def test_the_service_tells_what_workflows_wait_for(database_url: str) -> N
 def test_without_the_client_library_the_worker_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     from tasklib.worker.supervisor import probe
 
-    def missing() -> bytes:
-        raise ModuleNotFoundError("prometheus_client", name="prometheus_client")
+    class WithoutLibrary:
+        def status(self) -> dict[str, object]:
+            return {}
 
-    answer = probe._response("GET /metrics HTTP/1.1", dict, missing)
+        def metrics(self) -> bytes:
+            raise ModuleNotFoundError("prometheus_client", name="prometheus_client")
+
+    answer = probe._response("GET /metrics HTTP/1.1", WithoutLibrary())
     assert answer.startswith(b"HTTP/1.1 501")
     assert b"[metrics]" in answer
 

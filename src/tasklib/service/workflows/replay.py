@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Self
@@ -60,6 +60,13 @@ class Case:
             raise ConfigurationError(f"{line[:60]!r} is no line that `tasklib replay --save` has written") from error
 
 
+@dataclass(frozen=True, slots=True)
+class Children:
+    """The database that has the results of children."""
+
+    database: Database
+
+
 class Replays(ServicePart):
     """Reads the records of one queue, and runs code against them."""
 
@@ -77,12 +84,11 @@ class Replays(ServicePart):
                 if case.steps:
                     yield case
 
-    def children(self) -> Callable[[], Database]:
+    def children(self) -> Children:
         """Where results of children are read: the queue's database now, whatever replaces it while code is tried."""
-        database = self.database
-        return lambda: database
+        return Children(self.database)
 
-    def replay(self, case: Case, children: Callable[[], Database]) -> Replayed | None:
+    def replay(self, case: Case, children: Children) -> Replayed | None:
         """What this program's code makes of the records, without secrets; None if it defines no task of that name."""
         definition = self.queue.registry.get(case.task.name)
         if definition is None:

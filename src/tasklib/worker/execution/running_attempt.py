@@ -131,9 +131,7 @@ class RunningAttempt(Generic[Where]):
                 engine = Engine(
                     self.task, context, settings.timing, max_value_bytes=limit, is_transactional=transactional
                 )
-                self.workflow = workflow_for(
-                    engine, runner.journal, lambda: runner.database, settings.workflows, awaits=awaits
-                )
+                self.workflow = workflow_for(engine, runner.journal, runner, settings.workflows, awaits=awaits)
             return self.workflow
 
     def returned(self, result: Any) -> Ended:

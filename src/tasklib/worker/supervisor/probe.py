@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, Protocol
 
 from tasklib.core.time.timing import Timing
 from tasklib.worker.supervisor.exposition import MISSING
@@ -17,15 +17,23 @@ from tasklib.worker.supervisor.exposition import MISSING
 REQUEST_SECONDS = 5.0
 REQUEST_BYTES = 8192
 
-Status = Callable[[], dict[str, Any]]
-Metrics = Callable[[], bytes]
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
+class Probed(Protocol):
+    """What the probes ask: the supervisor."""
+
+    def status(self) -> dict[str, Any]:
+        """The state of each worker process, and under `ready` whether all of them work."""
+        ...
+
+    def metrics(self) -> bytes:
+        """The metrics of the worker processes, in Prometheus' text format."""
+        ...
+
+
 @asynccontextmanager
-async def serve_probe(
-    host: str, port: int | None, status: Status, metrics: Metrics, timing: Timing
-) -> AsyncGenerator[None]:
+async def serve_probe(host: str, port: int | None, probed: Probed, timing: Timing) -> AsyncGenerator[None]:
     """Answer probes while the block runs; without a port there are none."""
     if port is None:
         yield
@@ -35,7 +43,7 @@ async def serve_probe(
         try:
             async with timing.timeout(REQUEST_SECONDS):
                 request = await reader.readuntil(b"\r\n\r\n")
-                writer.write(_response(request.split(b"\r\n")[0].decode("latin-1"), status, metrics))
+                writer.write(_response(request.split(b"\r\n")[0].decode("latin-1"), probed))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass
@@ -51,7 +59,7 @@ async def serve_probe(
         server.close()
 
 
-def _response(request: str, status: Status, metrics: Metrics) -> bytes:
+def _response(request: str, probed: Probed) -> bytes:
     method, _, rest = request.partition(" ")
     path = rest.partition(" ")[0].partition("?")[0]
     if path not in ("/livez", "/readyz", "/metrics"):
@@ -60,10 +68,10 @@ def _response(request: str, status: Status, metrics: Metrics) -> bytes:
         return _answer(method, "405 Method Not Allowed", {"error": "probes are asked with GET"})
     if path == "/metrics":
         try:
-            return _answer(method, "200 OK", metrics(), TEXT)
+            return _answer(method, "200 OK", probed.metrics(), TEXT)
         except ModuleNotFoundError:
             return _answer(method, "501 Not Implemented", {"error": MISSING})
-    body = status()
+    body = probed.status()
     line = "200 OK" if path == "/livez" or body["ready"] else "503 Service Unavailable"
     return _answer(method, line, body)
 

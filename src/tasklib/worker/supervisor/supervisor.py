@@ -123,7 +123,7 @@ class Supervisor:
         manager = ServiceManager.of(settings.environment)
         async with (
             informed(manager, self.timing, is_ready=self._is_ready, is_stopping=self.stopping.is_set),
-            serve_probe(settings.probe_host, settings.probe_port, self.status, self.metrics, self.timing),
+            serve_probe(settings.probe_host, settings.probe_port, self, self.timing),
         ):
             await asyncio.gather(*(slot.run() for slot in self._slots))
         await self.in_thread(self._close_databases, CLOSE_SECONDS)

@@ -208,9 +208,9 @@ class ChildLogic(History):
         return self._ended_group(value, values.read)
 
     def _ended_group(self, value: Mapping[str, Any], read: Callable[[Any], Any]) -> Group[Any]:
-        assert self.database is not None
+        assert self.storage is not None
         counts = {name: value[name] for name in ("total", "failed", "cancelled")}
-        return Group(value["group"], **counts, results=StoredResults.of(self.database, read))
+        return Group(value["group"], **counts, results=StoredResults.of(self.storage, read))
 
 
 class InputDigest:

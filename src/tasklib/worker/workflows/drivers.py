@@ -21,7 +21,7 @@ from tasklib.core.calls.steps import StepOptions
 from tasklib.core.time.timing import Timing
 from tasklib.definition.functions import is_async
 from tasklib.errors import DatabaseBusy, DatabaseUnavailable, Snooze, TaskTimeout
-from tasklib.storage.database import Database, Transaction
+from tasklib.storage.database import Database, HasDatabase, Transaction
 from tasklib.worker.workflows.effects import Ask, Call, Effect, Logic, Park, Rest, T, Transact
 from tasklib.worker.workflows.engine import Engine
 from tasklib.worker.workflows.journal import StepJournal
@@ -53,13 +53,11 @@ class Conditions:
 class _Workflow:
     """What both drivers share: each call of the context creates a generator of the logic, which the driver runs."""
 
-    def __init__(
-        self, engine: Engine, journal: StepJournal, database: Callable[[], Database], conditions: Conditions
-    ) -> None:
+    def __init__(self, engine: Engine, journal: StepJournal, storage: HasDatabase, conditions: Conditions) -> None:
         self.engine = engine
-        engine.database = database
+        engine.storage = storage
         self._journal = journal
-        self._database = database
+        self._storage = storage
         self._timing = conditions.timing
         self._around = partial(around_step, conditions.middleware)
         self._restarts = conditions.restarts
@@ -124,10 +122,8 @@ class _Workflow:
 class AwaitingWorkflow(_Workflow):
     """For coroutines: calls return awaitables, and the attempt is suspended once every branch waits."""
 
-    def __init__(
-        self, engine: Engine, journal: StepJournal, database: Callable[[], Database], conditions: Conditions
-    ) -> None:
-        super().__init__(engine, journal, database, conditions)
+    def __init__(self, engine: Engine, journal: StepJournal, storage: HasDatabase, conditions: Conditions) -> None:
+        super().__init__(engine, journal, storage, conditions)
         self._active = 0
         """How many calls are being awaited that are not suspended."""
         self._parked: list[tuple[Park, asyncio.Future[None]]] = []
@@ -203,9 +199,9 @@ class AwaitingWorkflow(_Workflow):
         call = effect.call
         context = self._step_context(call)
         if not is_async(call.function):
-            await self._in_thread(lambda: transact_blocking(self._database(), context, effect, self._around))
+            await self._in_thread(lambda: transact_blocking(self._storage.database, context, effect, self._around))
             return
-        await transact_awaiting(self._database(), context, effect, self._around)
+        await transact_awaiting(self._storage.database, context, effect, self._around)
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         done = start_in_thread(call)
@@ -257,10 +253,8 @@ def _retrieve(task: asyncio.Task[Any]) -> None:
 class BlockingWorkflow(_Workflow):
     """For plain functions, each in a thread: calls block."""
 
-    def __init__(
-        self, engine: Engine, journal: StepJournal, database: Callable[[], Database], conditions: Conditions
-    ) -> None:
-        super().__init__(engine, journal, database, conditions)
+    def __init__(self, engine: Engine, journal: StepJournal, storage: HasDatabase, conditions: Conditions) -> None:
+        super().__init__(engine, journal, storage, conditions)
         self._changed = threading.Condition()
         self._active = 0
         self._parked: list[Park] = []
@@ -311,9 +305,9 @@ class BlockingWorkflow(_Workflow):
     def _transact(self, effect: Transact) -> None:
         context = self._step_context(effect.call)
         if is_async(effect.call.function):
-            asyncio.run(transact_awaiting(self._database(), context, effect, self._around))
+            asyncio.run(transact_awaiting(self._storage.database, context, effect, self._around))
         else:
-            transact_blocking(self._database(), context, effect, self._around)
+            transact_blocking(self._storage.database, context, effect, self._around)
 
     def _park(self, park: Park) -> None:
         with self._changed:
@@ -383,7 +377,7 @@ def _call_in(context: StepContext, call: Call, around: Around) -> Any:
 
 
 def workflow_for(
-    engine: Engine, journal: StepJournal, database: Callable[[], Database], conditions: Conditions, *, awaits: bool
+    engine: Engine, journal: StepJournal, storage: HasDatabase, conditions: Conditions, *, awaits: bool
 ) -> AwaitingWorkflow | BlockingWorkflow:
     """The workflow of an attempt: one decision for the worker and its child processes."""
-    return (AwaitingWorkflow if awaits else BlockingWorkflow)(engine, journal, database, conditions)
+    return (AwaitingWorkflow if awaits else BlockingWorkflow)(engine, journal, storage, conditions)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from typing import Any, Final
 
 from tasklib.core.calls.context import StepContext, TaskContext
@@ -15,7 +14,7 @@ from tasklib.core.lifecycle import Ending
 from tasklib.core.texts.error_text import bounded
 from tasklib.core.time.timing import Timing
 from tasklib.errors import Abort, ConfigurationError, ContextError, NonDeterminism, StepKeyError
-from tasklib.storage.database import Database
+from tasklib.storage.database import HasDatabase
 from tasklib.storage.operations.workflows.marks import HAS_STEPS, note_recorded
 from tasklib.storage.operations.workflows.steps import MOST_STEPS, step_row, timed
 from tasklib.storage.rows import ClaimedTask
@@ -56,8 +55,8 @@ class History:
         """How the attempt ends, once that is decided; whatever the function does afterwards is ignored."""
         self.mismatch: NonDeterminism | None = None
         self._lock = threading.Lock()
-        self.database: Callable[[], Database] | None = None
-        """Where results of children are read; set by the driver."""
+        self.storage: HasDatabase | None = None
+        """Has the database in which results of children are read; set by the driver."""
 
     def _to_show(self, text: str) -> str:
         """A text for lists and logs: redacted and bounded, because it may contain arguments."""

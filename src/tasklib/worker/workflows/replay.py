@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, assert_never
 
@@ -19,7 +19,7 @@ from tasklib.core.task import Task
 from tasklib.core.texts.error_text import bounded
 from tasklib.core.time.timing import SystemTiming
 from tasklib.definition import Definition
-from tasklib.storage.database import Database
+from tasklib.storage.database import HasDatabase
 from tasklib.storage.operations.workflows.marks import HAS_STEPS
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.workflows.drivers import AwaitingWorkflow, BlockingWorkflow, Conditions
@@ -128,10 +128,8 @@ class _Blocking(BlockingWorkflow):
         return answer if goes_on else self._park(Park("replay", "", None))
 
 
-def replay(
-    definition: Definition, task: Task, steps: Sequence[Mapping[str, Any]], database: Callable[[], Database]
-) -> Replayed:
-    """Run the function against recorded steps; `database` is where results of children are read."""
+def replay(definition: Definition, task: Task, steps: Sequence[Mapping[str, Any]], storage: HasDatabase) -> Replayed:
+    """Run the function against recorded steps; results of children are read in the database of `storage`."""
     seen, timing = _Seen(), SystemTiming()
     claimed = ClaimedTask(
         [str(task.id), task.seq, task.version, task.attempts, task.max_retries, 0.0, task.name, task.kwargs, None],
@@ -143,7 +141,7 @@ def replay(
     engine = _ReplayEngine(claimed, context, timing, max_value_bytes=2**40, is_transactional=False)
     engine.seen = seen
     kind = _Awaiting if definition.is_async else _Blocking
-    workflow = kind(engine, journal, database, Conditions(timing))
+    workflow = kind(engine, journal, storage, Conditions(timing))
     workflow.journal = journal
     try:
         result = _run(definition, task, context)

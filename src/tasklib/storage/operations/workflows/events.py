@@ -128,7 +128,7 @@ def deliver_event(event_id: int) -> Operation[None]:
 
 
 def deliver_new() -> Operation[int]:
-    """Deliver some of the events that were only stored, by SQL or in a transaction of the caller's; returns how many."""
+    """Deliver some of the events that are only stored yet, by SQL or in a caller's transaction; returns how many."""
     rows = yield Statement("find_new_events", {"limit": NEW_EVENTS})
     for row in rows:
         yield from deliver_event(row["id"])
