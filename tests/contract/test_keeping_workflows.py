@@ -47,7 +47,9 @@ def test_children_are_kept_while_their_workflow_lives(queue: Face):
     assert clean(queue) == 4
 
 
-def test_results_that_a_task_of_a_flow_waits_for_are_kept(queue: Face):
+def submit_sums(queue: Face) -> tuple[Any, Any, Any]:
+    """A flow of one task now, one in an hour, and the sum of both."""
+
     @queue.task
     def add(a: int, b: int = 0) -> int:
         return a + b
@@ -56,6 +58,11 @@ def test_results_that_a_task_of_a_flow_waits_for_are_kept(queue: Face):
     early, late = flow.add(add.bind(1)), flow.add(add.options(delay_seconds=3600).bind(2))
     both = flow.add(add.bind(early.result, late.result))
     queue.via(flow).submit()
+    return early, late, both
+
+
+def test_results_that_a_task_of_a_flow_waits_for_are_kept(queue: Face):
+    *_, both = submit_sums(queue)
     drain(queue)
     queue.advance(600)
     assert clean(queue) == 0
@@ -178,14 +185,7 @@ def test_what_undoes_a_deleted_workflow_still_runs(queue: Face, calls: Calls, ho
 
 
 def test_a_task_whose_argument_was_deleted_is_skipped(queue: Face):
-    @queue.task
-    def add(a: int, b: int = 0) -> int:
-        return a + b
-
-    flow: Any = queue.flow("sums")
-    early, late = flow.add(add.bind(1)), flow.add(add.options(delay_seconds=3600).bind(2))
-    both = flow.add(add.bind(early.result, late.result))
-    queue.via(flow).submit()
+    early, late, both = submit_sums(queue)
     drain(queue)
     queue.delete(early.id)
     queue.advance(3600)

@@ -25,9 +25,15 @@ def test_no_two_groups_share_one() -> None:
     assert len({member_id(group, 0) for group in groups}) == len(groups)
 
 
-@pytest.mark.parametrize("place", [0, 7, PLACES - 1, PLACES, PLACES + 7])
-def test_the_same_place_has_the_same_id_always(place: int) -> None:
-    group = UUID("01a1f094-8a90-726e-8cd0-62b776c92135")
-
-    assert member_id(group, place) == member_id(group, place)
-    assert member_id(group, place) != member_id(group, place + 1)
+@pytest.mark.parametrize(
+    "place, expected",
+    [
+        (0, "01a1f094-8a90-726e-8cd0-62b776000000"),
+        (7, "01a1f094-8a90-726e-8cd0-62b776000007"),
+        (PLACES - 1, "01a1f094-8a90-726e-8cd0-62b776ffffff"),
+        (PLACES, "ca9f9bd3-f92b-5b4f-99d7-c7170809f2f3"),
+        (PLACES + 7, "843cfc97-fe9c-5fcb-ae7c-94561335b89a"),
+    ],
+)
+def test_a_place_has_the_same_id_in_every_process_and_version(place: int, expected: str) -> None:
+    assert str(member_id(UUID("01a1f094-8a90-726e-8cd0-62b776c92135"), place)) == expected

@@ -13,7 +13,7 @@ import pytest
 
 from tasklib import TaskQueue
 from tests.fixtures import python
-from tests.fixtures.reverse_proxy import ReverseProxy, nothing
+from tests.fixtures.reverse_proxy import FirstAnswers, ReverseProxy, nothing
 from tests.fixtures.waiting import PATIENCE, eventually
 from tests.integration.http.serving import Server
 from tools import dashboard
@@ -95,14 +95,7 @@ def test_it_submits_reads_and_cancels_and_a_lost_answer_makes_no_second_task(
 
 def test_its_worker_survives_lost_answers(built: Path, sqlite_url: str, tmp_path: Path) -> None:
     """Of what a claim took, and of an ending that was accepted."""
-    lost: list[str] = []
-
-    def loses(path: str, answer: bytes) -> bool:
-        kind = path.rpartition("/")[2]
-        if kind not in ("claim", "complete") or b'"id"' not in answer or kind in lost:
-            return False
-        lost.append(kind)
-        return True
+    loses = FirstAnswers()
 
     with (
         Server(sqlite_url, tmp_path) as server,
@@ -116,7 +109,7 @@ def test_its_worker_survives_lost_answers(built: Path, sqlite_url: str, tmp_path
         try:
             done = queue.wait(task_id, 60)
             assert (done.result, done.attempts) == ({"value": {"text": "hello"}}, 1)
-            eventually(lambda: sorted(lost) == ["claim", "complete"])
+            eventually(lambda: loses.is_done)
         finally:
             worker.terminate()
             assert worker.wait(PATIENCE) == 0

