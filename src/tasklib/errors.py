@@ -217,7 +217,7 @@ class ClaimLost(TaskLibError):
 
 
 class WaitTimeout(TaskLibError, TimeoutError):
-    """What was waited for did not come in time: the end of a task, or an event.
+    """The end of a task, or an event, did not come in time.
 
     Examples:
         >>> task_id = add.options(delay_seconds=3600).submit(1)

@@ -117,7 +117,7 @@ export interface paths {
         };
         /**
          * Get Control
-         * @description Pauses, by whom and why, and limits; up to 1000 of each, `offset` gives the next page.
+         * @description Pauses with their author and reason, and limits; up to 1000 of each, and `offset` gives the next page.
          */
         get: operations["get_control_api_control_get"];
         put?: never;
@@ -137,7 +137,7 @@ export interface paths {
         };
         /**
          * Preview Cron
-         * @description What a cron expression says, and when it would run next; nothing is stored.
+         * @description The meaning of a cron expression, and when it would run next; nothing is stored.
          */
         get: operations["preview_cron_api_cron_get"];
         put?: never;
@@ -247,7 +247,7 @@ export interface paths {
         put?: never;
         /**
          * Emit
-         * @description Emit a fact to whoever waits for it, now or later; the first of its name counts.
+         * @description Emit a fact to every task that waits for it, now or later; only the first of its name counts.
          */
         post: operations["emit_api_events_post"];
         delete?: never;
@@ -365,7 +365,7 @@ export interface paths {
         };
         /**
          * Get Oldest Waiting
-         * @description Which task has been due the longest, paused and limited ones included.
+         * @description The task that has been due the longest, including paused and limited ones.
          */
         get: operations["get_oldest_waiting_api_metrics_oldest_get"];
         put?: never;
@@ -469,7 +469,7 @@ export interface paths {
         };
         /**
          * Scale
-         * @description What waits and can run, by type, and how many workers it would take; up to 1000 types are shown.
+         * @description The work that waits and can run, by type, and how many workers it takes; up to 1000 types are shown.
          *
          *     Running tasks count, so that an autoscaler removes no worker while its work goes on.
          */
@@ -988,7 +988,7 @@ export interface paths {
         };
         /**
          * List Steps
-         * @description What a task has recorded.
+         * @description Everything that a task has recorded.
          */
         get: operations["list_steps_api_tasks__task_id__steps_get"];
         put?: never;
@@ -1012,7 +1012,7 @@ export interface paths {
         };
         /**
          * List Recorded
-         * @description What the task of a running attempt has recorded, in clear, as much as fits into 256 KB.
+         * @description The recorded steps of a running attempt's task, unmasked; a page has at most 256 KB.
          */
         get: operations["list_recorded_api_tasks__task_id__steps_recorded_get"];
         put?: never;
@@ -1092,7 +1092,7 @@ export interface paths {
         };
         /**
          * Show Tree
-         * @description What is before a task in its flow, and the children it has waited for.
+         * @description The tasks before a task in its flow, and the children it has waited for.
          */
         get: operations["show_tree_api_tasks__task_id__tree_get"];
         put?: never;
@@ -1694,7 +1694,7 @@ export interface components {
         };
         /**
          * BulkFilter
-         * @description Which tasks to change; at least one condition.
+         * @description Selects the tasks to change; at least one condition is required.
          */
         BulkFilter: {
             /**
@@ -1757,7 +1757,7 @@ export interface components {
         };
         /**
          * CellInLane
-         * @description What a lane did of one type in one step.
+         * @description How much of one type a lane ran in one step of time.
          */
         CellInLane: {
             /**
@@ -1839,7 +1839,7 @@ export interface components {
         };
         /**
          * Children
-         * @description Children that a task has waited for, of which the first hundred are named.
+         * @description Children that a task has waited for; the first hundred are named.
          */
         Children: {
             /** Cancelled */
@@ -2235,7 +2235,7 @@ export interface components {
         };
         /**
          * CronRuns
-         * @description What a cron expression says, and when it would run.
+         * @description The meaning of a cron expression, and when it would run.
          */
         CronRuns: {
             /** Nextruns */
@@ -2708,7 +2708,7 @@ export interface components {
         };
         /**
          * LaneInfos
-         * @description What ran in a stretch of time.
+         * @description What ran in a period.
          */
         LaneInfos: {
             /**
@@ -2873,7 +2873,7 @@ export interface components {
         };
         /**
          * MarkInput
-         * @description What is decided about a group.
+         * @description A decision about a group.
          */
         MarkInput: {
             /**
@@ -3142,7 +3142,7 @@ export interface components {
         };
         /**
          * PauseInput
-         * @description What to pause, and why.
+         * @description The type to pause, and why.
          */
         PauseInput: {
             /** Reason */
@@ -3554,7 +3554,7 @@ export interface components {
         };
         /**
          * ResumeInput
-         * @description What to resume.
+         * @description The type to resume.
          */
         ResumeInput: {
             /** Type */
@@ -3588,7 +3588,7 @@ export interface components {
         Role: "producer" | "worker" | "viewer" | "operator" | "admin";
         /**
          * Scale
-         * @description What waits and can run, and how many workers would run it within the objective.
+         * @description The work that waits and can run, and how many workers would do it within the objective.
          */
         Scale: {
             /** Due */
@@ -3932,7 +3932,7 @@ export interface components {
         };
         /**
          * Steps
-         * @description What a task has recorded, in its order.
+         * @description The records of a task, in order.
          */
         Steps: {
             /** Steps */
@@ -3968,7 +3968,7 @@ export interface components {
             ask?: string | null;
             /**
              * Events
-             * @description Events of which the first to come counts.
+             * @description Names of events; the first one to come counts.
              */
             events?: string[];
             /**
@@ -4242,7 +4242,7 @@ export interface components {
         };
         /**
          * Timeline
-         * @description What has happened to a task, the earliest first.
+         * @description Everything that has happened to a task, the earliest first.
          */
         Timeline: {
             /** Entries */
@@ -4357,7 +4357,7 @@ export interface components {
         };
         /**
          * Tree
-         * @description Whose child a task is, what is before it in its flow, and its children.
+         * @description The parent of a task, the tasks before it in its flow, and its children.
          */
         Tree: {
             /** Before */

@@ -114,7 +114,7 @@ def _open_closed_streams() -> None:
 
 @cache
 def _commands() -> Any:
-    """What Typer makes of all commands; a program that calls `main` again and again waits for that once."""
+    """All commands as Typer builds them, once in a program that calls `main` repeatedly."""
     return get_command(app)
 
 

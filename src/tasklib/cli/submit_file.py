@@ -23,7 +23,7 @@ SHOWN: Final = 20
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a file."""
+    """The outcome of submitting a file."""
 
     submitted: int = 0
     created: int = 0

@@ -30,7 +30,7 @@ def is_amount(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Something that is paused, by whom, since when and why; `name` is None for the whole queue."""
+    """A pause, with its author, time and reason; `name` is None for the whole queue."""
 
     name: str | None
     since: datetime

@@ -13,7 +13,7 @@ from tasklib.core.texts.search_text import ANY_TIME, Range
 
 @dataclass(frozen=True, slots=True)
 class TaskFilter:
-    """Which tasks a list, a count or a bulk action means; empty means all."""
+    """Selects the tasks of a list, a count or a bulk action; an empty filter selects all."""
 
     states: tuple[str, ...] = ()
     name: str | None = None
@@ -27,9 +27,9 @@ class TaskFilter:
     arguments: Mapping[str, str] | None = None
     """Plain values of the payload by their paths, as texts."""
     worker: str | None = None
-    """Only tasks of which this worker ran an attempt, or runs it."""
+    """Only tasks with an attempt that this worker ran, or runs."""
     release: str | None = None
-    """Only tasks of which an attempt ran this release."""
+    """Only tasks with an attempt by this release."""
     duration: Range = ANY_TIME
     """How long the last attempt ran, or has been running."""
     wait: Range = ANY_TIME

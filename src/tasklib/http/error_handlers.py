@@ -23,7 +23,7 @@ from tasklib.service.http_workers.workers import NotYours
 logger = logging.getLogger("tasklib.http")
 
 UNREADABLE_BODY: Final = "There was an error parsing the body"
-"""What the framework says of JSON that is too deep for Python, or has a number too long for it."""
+"""The framework's message for JSON that is too deep for Python, or has a number too long for it."""
 METHODS: Final = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 
 
@@ -128,7 +128,7 @@ _FOR_THE_LOG: Final[Mapping[type[Exception], str]] = {
     errors.DatabaseFull: "the database has no space left; the service's log says more",
     errors.PermissionDenied: "the database does not allow this; the service's log says what is missing",
 }
-"""What a caller reads of errors whose message names the database's address, user or file."""
+"""The text for callers of errors whose message names the database's address, user or file."""
 
 
 _FIELDS: Final[Mapping[type[Exception], str]] = {errors.InvalidArguments: "payload", KeyTaken: "options.uniqueKey"}

@@ -65,7 +65,7 @@ def problem(
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What the interface description says of the problems a route can answer."""
+    """The problems that a route can answer, for the interface description."""
     schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
     return {status: {"description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: schema}} for status in statuses}
 

@@ -29,7 +29,7 @@ NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class AgentsMay:
-    """What agents may do at `/mcp` beside reading, if their role allows it too."""
+    """What agents may do at `/mcp` besides reading, if their role allows it too."""
 
     write: bool = False
     """Retry, cancel, pause and resume."""

@@ -19,7 +19,7 @@ def _no_audit(action: str, target: str | None, detail: dict[str, Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class AgentAccess:
-    """What one agent may do beside reading."""
+    """What one agent may do besides reading."""
 
     writes: bool = False
     """Whether it may retry, cancel, pause and resume."""

@@ -20,7 +20,7 @@ FILTER_STATES = (*TaskState, "delayed", "waiting", "retrying")
 
 
 class Filters(TypedDict, total=False):
-    """What `list`, `count` and the bulk actions can filter by, beside state and name."""
+    """The filters of `list`, `count` and the bulk actions, besides state and name."""
 
     tags: Mapping[str, Any] | None
     ids: Iterable[Id] | None
@@ -38,7 +38,7 @@ class Filters(TypedDict, total=False):
 
 
 ELSEWHERE: Final = {"status": "state", "type": "name", "task_type": "name", "tag": "tags", "id": "ids"}
-"""What other parts of this library, and others, call a filter."""
+"""Other names for filters, from other parts of this library and from other libraries."""
 _MAPPINGS: Final = ("tags", "arguments")
 _TIMES: Final = ("created_after", "created_before", "completed_after", "completed_before")
 

@@ -55,7 +55,7 @@ class Listing:
     next: Start | None
     """Where the next page begins, as `start`; None if this is the last one."""
     looked: float | None = None
-    """Which part of the queue was looked through, from the newest task on, if the search has not come to its end."""
+    """The part of the queue that was searched, from the newest task on, if the search has not reached its end."""
 
 
 class TaskPages(ServicePart):

@@ -1,4 +1,4 @@
-"""What went wrong: errors, redrive."""
+"""Commands for errors: `errors` lists groups of them, `redrive` retries one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may start over all workers: limits shows them; rate-limit, concurrency-limit, key-limit and budget set them."""
+"""Limits over all workers: `limits` shows them; rate-limit, concurrency-limit, key-limit and budget set them."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ app = Commands("Queue")
 
 @dataclass(frozen=True, slots=True)
 class What:
-    """What to do, and to which schedule."""
+    """The action, and the schedule it is for."""
 
     action: Annotated[str, argument("|".join(ACTIONS), "What to do.", words=ACTIONS)] = "list"
     name: Annotated[str | None, argument("NAME", "The schedule's name.")] = None
@@ -32,7 +32,7 @@ class What:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What is submitted, and when."""
+    """The task to submit, and when."""
 
     arguments: Annotated[list[str] | None, argument("KEY=VALUE", "Arguments of each task, as for submit.")] = None
     task: Annotated[str | None, option("NAME", "The task to run.", panel=ADD)] = None
@@ -112,7 +112,7 @@ def _say_one(cli: Cli, name: str) -> None:
 
 
 def _data(schedule: Schedule) -> dict[str, Any]:
-    """What was decided and what became of it, side by side, with the next five runs."""
+    """The schedule's options and its latest run side by side, with the next five runs."""
     from tasklib.service.service import as_data
 
     data: dict[str, Any] = as_data(schedule)

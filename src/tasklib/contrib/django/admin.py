@@ -225,7 +225,7 @@ class TaskAdmin(admin.ModelAdmin):
             "tags": _pretty(task.tags) if task.tags else "",
             "why": _reasons(service, task),
             "has_change_permission": self.has_change_permission(request),
-            # What is completed runs again only for who asks for it by name, as everywhere.
+            # Completed tasks run again only if a person names that state, as everywhere.
             "can_retry": allows(task, Action.RETRY) and task.state is not TaskState.COMPLETED,
             "can_cancel": allows(task, Action.CANCEL),
             **(extra_context or {}),

@@ -104,7 +104,7 @@ class Before:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """What a workflow wants of a budget, and what that has now."""
+    """What a workflow wants from a budget, and what the budget has now."""
 
     name: str
     cost: float
@@ -128,13 +128,13 @@ class Evidence:
     running: Mapping[UUID, int] = field(default_factory=dict[UUID, int])
     """How many tasks of its name each worker instance runs, where some worker has a limit of its own."""
     children: Children | None = None
-    """Those it waits for."""
+    """The tasks it waits for."""
     shortages: Sequence[Shortage] = ()
     """The budgets it waits for."""
     before: Sequence[Before] = ()
     """The tasks of its flow that are before it."""
     question: str | None = None
-    """What it asks a person."""
+    """The question it asks a person."""
     held_by: UUID | None = None
     """The worker instance that runs it: another one may have the same `worker_id`."""
 

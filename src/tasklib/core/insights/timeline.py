@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from tasklib.core.task import Task, TaskState
 
 _PLACE: Final = {"submitted": 0, "ended": 2}
-"""What comes first and last, whatever clocks say: that of a worker is another than the database's."""
+"""The kinds that come first and last, whatever clocks say: a worker's clock differs from the database's."""
 
 
 class StepLike(Protocol):

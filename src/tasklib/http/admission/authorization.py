@@ -81,7 +81,7 @@ def allow_creation(request: Request, bodies: Sequence[CreateTask]) -> None:
 
 
 def _beyond_creating(options: CreateOptions) -> str | None:
-    """What a submission does beside adding a task; None if nothing."""
+    """What a submission does besides adding a task; None if nothing."""
     if options.repeat is not None:
         return "this: options.repeat makes or changes a schedule"
     if options.unique_key is not None and options.unique_key.startswith(UNIQUE_KEY_PREFIX):

@@ -36,7 +36,7 @@ class Entries(Answer):
 
 
 class AuditQuery(Input):
-    """Which part of the log."""
+    """Selects a page of the log."""
 
     limit: Annotated[int, Field(ge=1, le=500)] = 100
     before: Annotated[int, Field(ge=0, lt=2**53)] | None = Field(None, description="`seq` of the last entry seen.")

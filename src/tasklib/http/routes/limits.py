@@ -24,14 +24,14 @@ router = APIRouter(prefix="/api", tags=["control"], route_class=AuditedRoute)
 
 
 class PauseInput(Input):
-    """What to pause, and why."""
+    """The type to pause, and why."""
 
     type: Name | None = None
     reason: Text | None = None
 
 
 class ResumeInput(Input):
-    """What to resume."""
+    """The type to resume."""
 
     type: Name | None = None
 
@@ -229,7 +229,7 @@ async def remove_budget(name: str, request: Request, service: Service) -> None:
 
 @router.get("/control", response_model=Control, **needs(Permission.READ, 400, also=NOT_MODIFIED))
 async def get_control(query: Annotated[Part, Query()], request: Request, service: Service) -> Response:
-    """Pauses, by whom and why, and limits; up to 1000 of each, `offset` gives the next page."""
+    """Pauses with their author and reason, and limits; up to 1000 of each, and `offset` gives the next page."""
     queue = service.queue
     pauses, limits = await queue.apauses(), await queue.alimits()
     control = Control(

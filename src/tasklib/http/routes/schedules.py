@@ -32,7 +32,7 @@ cron_router = APIRouter(prefix="/api/cron", tags=["schedules"], route_class=Audi
 
 @cron_router.get("", **needs(Permission.READ, 400))
 async def preview_cron(query: Annotated[CronQuery, Query()], service: Service) -> CronRuns:
-    """What a cron expression says, and when it would run next; nothing is stored."""
+    """The meaning of a cron expression, and when it would run next; nothing is stored."""
     runs = await service.schedules.apreview(query.cron, query.tz)
     return CronRuns(words=cron_in_words(query.cron), next_runs=list(runs))
 

@@ -52,7 +52,7 @@ async def list_recorded(
     owner: Owner,
     query: Annotated[PageQuery, Query()],
 ) -> RecordedSteps:
-    """What the task of a running attempt has recorded, in clear, as much as fits into 256 KB."""
+    """The recorded steps of a running attempt's task, unmasked; a page has at most 256 KB."""
     recorded = await records.arecords(Attempt(task_id, query.version, owner))
     found = [step for step in recorded if step.number > query.after]
     shown = fitting(found)

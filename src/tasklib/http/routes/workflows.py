@@ -39,7 +39,7 @@ class Step(Answer):
 
 
 class Steps(Answer):
-    """What a task has recorded, in its order."""
+    """The records of a task, in order."""
 
     steps: list[Step]
 
@@ -64,7 +64,7 @@ class TimelineItem(Answer):
 
 
 class Timeline(Answer):
-    """What has happened to a task, the earliest first."""
+    """Everything that has happened to a task, the earliest first."""
 
     id: UUID
     entries: list[TimelineItem]
@@ -80,7 +80,7 @@ class Related(Answer):
 
 
 class Children(Answer):
-    """Children that a task has waited for, of which the first hundred are named."""
+    """Children that a task has waited for; the first hundred are named."""
 
     key: str
     kind: str
@@ -93,7 +93,7 @@ class Children(Answer):
 
 
 class Tree(Answer):
-    """Whose child a task is, what is before it in its flow, and its children."""
+    """The parent of a task, the tasks before it in its flow, and its children."""
 
     id: UUID
     type: str
@@ -155,13 +155,13 @@ class Answered(Answer):
 
 @router.get("/tasks/{task_id}/steps", **needs(Permission.READ, 404))
 async def list_steps(task_id: str, service: Service) -> Steps:
-    """What a task has recorded."""
+    """Everything that a task has recorded."""
     return Steps(steps=[Step.of(step) for step in await service.workflows.asteps(task_id)])
 
 
 @router.get("/tasks/{task_id}/tree", **needs(Permission.READ, 404))
 async def show_tree(task_id: str, service: Service) -> Tree:
-    """What is before a task in its flow, and the children it has waited for."""
+    """The tasks before a task in its flow, and the children it has waited for."""
     found = await service.workflows.atree(task_id)
     groups = [
         Children.model_validate({**group, "children": [_related(child) for child in group["children"]]})
@@ -194,7 +194,7 @@ async def list_questions(query: Annotated[QuestionsQuery, Query()], service: Ser
 
 @router.post("/events", status_code=201, **needs(Permission.OPERATE, 400, 413))
 async def emit(body: EventInput, request: Request, service: Service) -> Emitted:
-    """Emit a fact to whoever waits for it, now or later; the first of its name counts."""
+    """Emit a fact to every task that waits for it, now or later; only the first of its name counts."""
     by = principal_of(request).name
     new = await service.workflows.aemit(body.name, body.payload, by=by, audit=audit_of(request, name=body.name))
     await service.workflows.adeliver()

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Part(Input):
-    """Which part of a list."""
+    """Selects a page of a list."""
 
     limit: Annotated[int, Field(ge=1, le=MOST_ROWS)] = MOST_ROWS
     offset: Annotated[int, Field(ge=0, le=INT32)] = 0

@@ -30,7 +30,7 @@ STATES = {"processing": "running"}
 
 
 class Answer(BaseModel):
-    """What the service answers: camelCase outside, snake_case inside; made of values that have the same attributes."""
+    """A response: camelCase outside, snake_case inside; made from values with the same attributes."""
 
     model_config = ConfigDict(
         alias_generator=AliasGenerator(serialization_alias=to_camel),
@@ -46,7 +46,7 @@ class Answer(BaseModel):
 
 
 class Input(BaseModel):
-    """What the service is sent: an unknown field is an error, because it is most often a misspelt one."""
+    """A request: an unknown field is an error, because it is usually a misspelling."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=False, frozen=True, extra="forbid")
 

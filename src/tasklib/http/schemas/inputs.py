@@ -133,7 +133,7 @@ _MOMENTS = ("created_after", "created_before", "completed_after", "completed_bef
 
 
 class Criteria(Input):
-    """Which tasks are meant; a criterion that is left out matches all."""
+    """Selects tasks; a criterion that is left out matches every task."""
 
     type: Name | None = None
     status: Annotated[Sequence[StatusFilter], Field(max_length=20)] = ()
@@ -162,7 +162,7 @@ class Criteria(Input):
 
 
 class ListQuery(Criteria):
-    """Which tasks, and which part of them."""
+    """Selects tasks, and a page of them."""
 
     id: Annotated[Sequence[UUID], Field(max_length=MAX_PAGE)] = Field((), description="Only these; may be repeated.")
     tag: Annotated[Sequence[Annotated[Text, Field(pattern="^[^=]+=")]], Field(max_length=20)] = Field(
@@ -193,7 +193,7 @@ def cursor_of(start: Start) -> str:
 
 
 class CleanupQuery(Input):
-    """What is to be removed."""
+    """Selects the tasks to remove."""
 
     older_than: Moment
     status: Annotated[Sequence[Literal["completed", "failed", "cancelled", "buried"]], Field(max_length=10)] = (
@@ -210,7 +210,7 @@ class PriorityInput(Input):
 
 
 class BulkFilter(Criteria):
-    """Which tasks to change; at least one condition."""
+    """Selects the tasks to change; at least one condition is required."""
 
     ids: Annotated[list[UUID], Field(max_length=MAX_BATCH)] | None = None
     tags: Tags | None = None

@@ -86,7 +86,7 @@ class CronQuery(Input):
 
 
 class CronRuns(Answer):
-    """What a cron expression says, and when it would run."""
+    """The meaning of a cron expression, and when it would run."""
 
     words: str | None
     next_runs: list[datetime]

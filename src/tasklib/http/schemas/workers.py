@@ -63,7 +63,7 @@ class Claim(Input):
 
 
 class StepLike(Protocol):
-    """What says how long a recorded step is."""
+    """A field whose text says how long a recorded step is."""
 
     @property
     def key(self) -> str: ...
@@ -226,7 +226,7 @@ class AttemptEnded(Answer):
 
 
 class PageQuery(Input):
-    """Which attempt asks, and for what comes after which."""
+    """The attempt that asks, and where the page begins."""
 
     version: Annotated[int, Field(ge=0, lt=2**53)]
     after: Annotated[int, Field(ge=0, lt=2**53)] = 0
@@ -267,7 +267,7 @@ class SuspendInput(Input):
     key: StepKey
     until: Moment | None = Field(None, description="The end of a sleep, or when a wait gives up.")
     events: Annotated[list[Annotated[Text, Field(max_length=200)]], Field(max_length=100)] = Field(
-        default_factory=list, description="Events of which the first to come counts."
+        default_factory=list, description="Names of events; the first one to come counts."
     )
     ask: Text | None = Field(None, description="A question to a person; its first answer counts.")
     answer_schema: dict[str, Any] = Field(default_factory=dict, description="What an answer looks like: JSON Schema.")

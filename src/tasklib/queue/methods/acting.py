@@ -208,7 +208,7 @@ class ActsOnTasks(QueueBase):
 
     @operation
     def errors(self, name: str | None = None, *, limit: int = 100) -> Operation[Sequence[ErrorGroup]]:
-        """What failed for good or was buried, grouped by name and kind of error, the latest first.
+        """The tasks that failed for good or were buried, grouped by name and kind of error, the latest first.
 
         Examples:
             >>> ids = divide.submit_many([{"a": 1, "b": 0}, {"a": 2, "b": 0}])

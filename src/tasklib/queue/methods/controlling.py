@@ -211,7 +211,7 @@ class ControlsTasks(QueueBase):
 
     @operation
     def pauses(self) -> Operation[Sequence[Pause]]:
-        """What is paused now, by whom and why.
+        """The pauses that hold now, with their author and reason.
 
         Examples:
             >>> queue.pause("add", by="ada", reason="the printer is on fire")

@@ -20,7 +20,7 @@ class EmitsEvents(QueueBase):
     def emit(
         self, name: str, payload: Any = None, *, to: Id | None = None, connection: Any = None, withdraw: bool = False
     ) -> bool:
-        """Emit an event to whoever waits for it, now or later; False if a fact of this name was known already.
+        """Emit an event to every task that waits for it, now or later; False if a fact of this name was known already.
 
         Without `to` it is a fact: the first of its name counts and is kept.  With `to` it is a message to one task,
         which takes each once, in order.  On a `connection` it joins the caller's transaction.  `withdraw=True` forgets

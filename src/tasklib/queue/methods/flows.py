@@ -59,7 +59,7 @@ class Node(Generic[R]):
         self.flow = flow
         self.call = call
         self.before = before
-        """What is before it, each with the argument that its result becomes."""
+        """The tasks before it, each with the argument that its result becomes."""
         self.run_if: RunIf = run_if
         self.id: TaskId[R] = TaskId(call.new.id)
         """The task's id, also before it is submitted; `id.wait()` gives its result."""

@@ -147,7 +147,7 @@ class ReadsTasks(QueueBase):
 
     @operation
     def steps(self, task_id: Id) -> Operation[Sequence[StepInfo]]:
-        """What a workflow has recorded and what it waits for, in its order; nothing for other tasks.
+        """The records of a workflow and what it waits for, in order; empty for other tasks.
 
         Values are as they are stored, as those of `get` are.
 

@@ -46,7 +46,7 @@ class LanesShown:
     """Seconds of the steps in which attempts are added up; None if each is there."""
     count: int
     lanes: Sequence[Lane]
-    """The busiest, of which no more than MOST_LANES."""
+    """The busiest lanes, at most MOST_LANES."""
     left_off: int
     """How many lanes are not there."""
     made_after: datetime | None

@@ -37,7 +37,7 @@ class Pacing(ServicePart):
 
     @operation
     def under_way(self) -> Operation[Sequence[PacedRetry]]:
-        """Those of which some tasks are not due yet, the latest first."""
+        """The paced retries with tasks that are not due yet, the latest first."""
         now = yield from read_clock()
         entries = yield from list_audit(limit=RECENT)
         found = [paced for each in entries if (paced := _paced(each, now)) is not None]

@@ -71,7 +71,7 @@ class Workflows(ServicePart):
 
     @operation
     def tree(self, task_id: Id) -> Operation[dict[str, Any]]:
-        """Whose child a task is, what is before it, and its children."""
+        """The parent of a task, the tasks before it, and its children."""
         task = yield from require_task(require_id(task_id))
         found = yield from groups.show_tree(task.id)
         hide = self.redactor.texts_of(task).text
@@ -105,7 +105,7 @@ class Workflows(ServicePart):
     def emit(
         self, name: str, payload: Any, *, to: Id | None = None, by: str | None = None, audit: AuditEntry | None = None
     ) -> Operation[bool]:
-        """Emit an event to whoever waits for it, or to one task; False if a fact of this name was known already."""
+        """Emit an event to every task that waits for it, or to one; False if a fact of this name was known already."""
         text = events.event_text(events.check_event(name), payload)
         target = None if to is None else require_id(to)
         work = events.emit(name, text, target, by)

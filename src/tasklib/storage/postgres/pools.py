@@ -97,7 +97,7 @@ class Pools:
     def _pool_options(self, purpose: Purpose) -> dict[str, Any]:
         return {
             "kwargs": {**self.options, "autocommit": True, "prepare_threshold": self._setup.prepare_threshold},
-            # None in advance: who asks while the first is being opened would have the pool open a second.
+            # None in advance: a caller that comes while the first is being opened would have the pool open a second.
             "min_size": 0,
             "max_size": self._config.pool_size,
             "timeout": self._config.connect_timeout_seconds,

@@ -81,7 +81,7 @@ class ValueType:
         text = encode_result(value, limit=self._limit)[len('{"value":') : -1]
         if hides_secret(given, text):
             raise ResultError(
-                f"{self._what} returned a secret of Pydantic's, of which only a mask would be recorded; return what "
+                f"{self._what} returned a secret of Pydantic's, and only its mask would be recorded; return what "
                 "may be stored and shown, or read the secret where it is used"
             )
         return text

@@ -23,7 +23,7 @@ MAX_GROUPS = 100
 
 
 class ErrorsQuery(Input):
-    """Which groups."""
+    """Selects groups of errors."""
 
     type: Name | None = None
     limit: Annotated[int, Field(ge=1, le=MAX_GROUPS)] = MAX_GROUPS
@@ -71,7 +71,7 @@ class Redriven(Answer):
 
 
 class MarkInput(Input):
-    """What is decided about a group."""
+    """A decision about a group."""
 
     status: Literal["open", "muted", "resolved"] = Field(
         description="`muted`: findings do not report it; `resolved`: until it comes again; `open`: neither."

@@ -60,7 +60,7 @@ class ChangeInfos(Answer):
 
 
 class ChangesQuery(Input):
-    """Which time."""
+    """The period to show."""
 
     seconds: Annotated[int, Field(ge=60, le=30 * 86_400)] = Field(
         3600, description="How far back; of workers and releases a week is kept."

@@ -19,7 +19,7 @@ router = APIRouter(prefix="/api/metrics", tags=["metrics"], route_class=AuditedR
 
 
 class LanesQuery(Input):
-    """Which time, and what a lane is."""
+    """The period to show, and what a lane stands for."""
 
     seconds: Annotated[int, Field(ge=1, le=7 * 86_400)] = Field(3600, description="How long a time.")
     until: Moment | None = Field(None, description="Its end; now if left out.")
@@ -39,7 +39,7 @@ class AttemptInLane(Answer):
 
 
 class CellInLane(Answer):
-    """What a lane did of one type in one step."""
+    """How much of one type a lane ran in one step of time."""
 
     step: int
     type: int = Field(description="Which of `types`.")
@@ -66,7 +66,7 @@ class LaneInfo(Answer):
 
 
 class LaneInfos(Answer):
-    """What ran in a stretch of time."""
+    """What ran in a period."""
 
     since: datetime
     until: datetime

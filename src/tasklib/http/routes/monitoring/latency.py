@@ -21,7 +21,7 @@ router = APIRouter(prefix="/api/metrics", tags=["metrics"], route_class=AuditedR
 
 
 class LatencyQuery(SeriesQuery):
-    """Which durations, and which objective they are compared with."""
+    """The durations to show, and the objective to compare them with."""
 
     kind: Literal["wait", "run"] = "wait"
     within: Annotated[float, Field(gt=0, le=86_400)] = Field(5.0, description="Seconds of the objective.")

@@ -18,7 +18,7 @@ router = APIRouter(prefix="/api", tags=["types and workers"], route_class=Audite
 
 
 class ScaleQuery(Input):
-    """Which types, within which time, and by what kind of worker."""
+    """The types to consider, the time they may take, and the kind of worker."""
 
     type: Annotated[list[Name], Field(max_length=MOST_ROWS)] = Field([], description="All types if left out.")
     objective: Annotated[float, Field(gt=0, lt=1e9)] = Field(
@@ -47,7 +47,7 @@ class TypeScale(Answer):
 
 
 class Scale(Answer):
-    """What waits and can run, and how many workers would run it within the objective."""
+    """The work that waits and can run, and how many workers would do it within the objective."""
 
     objective_seconds: float
     slots_per_worker: int
@@ -73,7 +73,7 @@ class Scale(Answer):
 
 @router.get("/scale", **needs(Permission.READ, 400))
 async def scale(query: Annotated[ScaleQuery, Query()], service: Service, counts: Counts) -> Scale:
-    """What waits and can run, by type, and how many workers it would take; up to 1000 types are shown.
+    """The work that waits and can run, by type, and how many workers it takes; up to 1000 types are shown.
 
     Running tasks count, so that an autoscaler removes no worker while its work goes on.
     """

@@ -24,14 +24,14 @@ NOTHING = statistics.Durations(None, None, None)
 
 
 class TypesQuery(Input):
-    """Which time."""
+    """The period to show."""
 
     seconds: Annotated[int, Field(ge=60, le=30 * 86_400)] = Field(3600, description="How far back.")
     until: Moment | None = Field(None, description="The end of the time; now if left out.")
 
 
 class SeriesQuery(TypesQuery):
-    """Which time, in which steps, and of which type."""
+    """The period to show, its steps, and one type or all."""
 
     step: Annotated[int, Field(ge=60, le=86_400, multiple_of=60)] | None = Field(
         None, description="Seconds in a point, whole minutes; 60 to 240 points if left out."
@@ -122,7 +122,7 @@ class OldestWaiting(Answer):
 
 @router.get("/oldest", **needs(Permission.READ))
 async def get_oldest_waiting(service: Service) -> OldestWaiting:
-    """Which task has been due the longest, paused and limited ones included."""
+    """The task that has been due the longest, including paused and limited ones."""
     found = await service.statistics.aoldest_waiting()
     return OldestWaiting() if found is None else OldestWaiting.of(found)
 

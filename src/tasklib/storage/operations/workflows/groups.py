@@ -186,7 +186,7 @@ def fold_groups() -> Operation[int]:
 
 
 def show_tree(task_id: UUID) -> Operation[dict[str, Any]]:
-    """Whose child a task is, what is before it in its flow, and the children it has waited for.
+    """The parent of a task, the tasks before it in its flow, and the children it has waited for.
 
     Of each group of children the first hundred.
     """
