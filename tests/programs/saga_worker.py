@@ -12,10 +12,11 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from tasklib import Abort, AsyncTaskContext, TaskContext, TaskQueue, current_context
-from tests.programs.workflow_worker import EVERY, IS_ASYNC, MOST, kill_before, make_queue
+from tests.programs.workflow_worker import IS_ASYNC, kill_at_each, make_queue
 
 STEPS = ("reserve", "book", "charge")
 
@@ -67,27 +68,14 @@ def is_undone(queue: TaskQueue, number: int) -> bool:
     return bool(ended) and all(task.completed_at is not None for task in undos)
 
 
-def victim(point: int) -> bool:
-    """Whether the worker was killed; False if the saga has fewer statements."""
-    process = os.fork()
-    if process == 0:
-        queue = make_queue()
-        queue.enqueue(define(queue, point), {}, max_retries=20)
-        kill_before(point)
+def begin(queue: TaskQueue, point: int) -> Callable[[], None]:
+    queue.enqueue(define(queue, point), {}, max_retries=20)
+
+    def work() -> None:
         while not is_undone(queue, point):
             queue.process_batch()
-        os._exit(0)
-    _, status = os.waitpid(process, 0)
-    return os.WIFSIGNALED(status)
 
-
-def kill() -> list[int]:
-    points = []
-    for point in range(1, MOST, EVERY):
-        points.append(point)
-        if not victim(point):
-            return points
-    raise AssertionError(f"the saga never ended within {MOST} statements")
+    return work
 
 
 def finish(points: list[int]) -> None:
@@ -107,6 +95,6 @@ def finish(points: list[int]) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "kill":
-        print(json.dumps(kill()))
+        print(json.dumps(kill_at_each(begin)))
     else:
         finish(json.loads(os.environ["WORKFLOW_POINTS"]))

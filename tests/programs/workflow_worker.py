@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 from tasklib import AsyncTaskContext, Config, TaskContext, TaskQueue, current_context
@@ -25,6 +25,10 @@ IS_ASYNC = os.environ.get("WORKFLOW_KIND") == "async def"
 EVERY = int(os.environ.get("WORKFLOW_EVERY", "1"))
 MOST = 400
 """More statements than a workflow has."""
+
+
+Begin = Callable[[TaskQueue, int], Callable[[], None]]
+"""Submits the work of one number, and gives what runs it to its end."""
 
 
 def make_queue() -> TaskQueue:
@@ -121,27 +125,32 @@ def work(queue: TaskQueue, name: str) -> None:
         queue.emit(f"told-{number}", 3)
 
 
-def victim(point: int) -> bool:
-    """Whether the worker was killed; False if the workflow has fewer statements."""
+def is_killed(point: int, begin: Begin) -> bool:
+    """Whether a worker of its own process was killed at the point; False if the work has fewer statements."""
     process = os.fork()
     if process == 0:
-        queue = make_queue()
-        name = define(queue, point)
-        queue.enqueue(name, {}, max_retries=20)
+        work = begin(make_queue(), point)
         kill_before(point)
-        work(queue, name)
+        work()
         os._exit(0)
     _, status = os.waitpid(process, 0)
     return os.WIFSIGNALED(status)
 
 
-def kill() -> list[int]:
+def kill_at_each(begin: Begin) -> list[int]:
+    """The points at which workers were killed, and one after the last statement."""
     points = []
     for point in range(1, MOST, EVERY):
         points.append(point)
-        if not victim(point):
+        if not is_killed(point, begin):
             return points
-    raise AssertionError(f"the workflow never completed within {MOST} statements")
+    raise AssertionError(f"it never ended within {MOST} statements")
+
+
+def begin(queue: TaskQueue, point: int) -> Callable[[], None]:
+    name = define(queue, point)
+    queue.enqueue(name, {}, max_retries=20)
+    return lambda: work(queue, name)
 
 
 def finish(points: list[int]) -> None:
@@ -158,6 +167,6 @@ def finish(points: list[int]) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "kill":
-        print(json.dumps(kill()))
+        print(json.dumps(kill_at_each(begin)))
     else:
         finish(json.loads(os.environ["WORKFLOW_POINTS"]))

@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 
 from tasklib import ClaimLost, StorageError, Task, TaskNotFound, TaskQueue
 from tasklib.core.codec import encode_result
+from tasklib.core.outcome import Reported
 from tasklib.service.http_workers.workers import HttpWorkers, NotYours, Registration, Remote
 from tests.simulation.link import Link
 from tests.simulation.loop import Process
@@ -199,7 +200,7 @@ class HttpWorker:
             result = encode_result(outcome, limit=1000)
             await self._until_answered(lambda workers: workers.complete(*key, result, OWNER))
         else:
-            await self._until_answered(lambda workers: workers.fail(*key, OWNER, error=outcome, retry=True, delay=None))
+            await self._until_answered(lambda workers: workers.fail(*key, Reported(outcome), OWNER))
 
     async def _until_answered(self, request: Callable[[HttpWorkers], Awaitable[Any]]) -> None:
         while True:

@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 from fastapi import APIRouter, Depends, Request
 
 from tasklib.core.codec import encode_result
+from tasklib.core.outcome import Reported
 from tasklib.errors import ClaimLost, ResultError, TaskNotFound
 from tasklib.http.admission.audit import AuditedRoute, audit_of
 from tasklib.http.errors import Refused
@@ -146,17 +147,8 @@ async def complete(
 async def fail(task_id: TaskId, body: Fail, request: Request, workers: Workers, owner: Owner) -> AttemptEnded:
     """The attempt failed; the task is retried by its policy while attempts are left."""
     audit = audit_of(request, version=body.version)
-    task = await workers.fail(
-        task_id,
-        body.version,
-        owner,
-        error=body.error,
-        retry=body.retry,
-        delay=body.delay_seconds,
-        step=body.step,
-        audit=audit,
-    )
-    return AttemptEnded.of(task)
+    reported = Reported(body.error, body.retry, body.delay_seconds)
+    return AttemptEnded.of(await workers.fail(task_id, body.version, reported, owner, step=body.step, audit=audit))
 
 
 @ending_router.post("/stopped", **needs(Permission.WORK, 400, 404, 409, 413))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, TypeAlias
 from uuid import UUID
 
-from tasklib.core.outcome import Cancelled, Outcome, Raised, Released
+from tasklib.core.outcome import Cancelled, Outcome, Raised, Released, Reported
 from tasklib.core.retry import OUTAGES
 from tasklib.core.task import Task
 from tasklib.errors import DatabaseUnavailable, Snooze
@@ -109,16 +110,14 @@ class HttpWorkers(ServicePart):
         self,
         task_id: UUID,
         version: int,
+        reported: Reported,
         owner: str,
         *,
-        error: str,
-        retry: bool,
-        delay: float | None,
         step: str | None = None,
         audit: AuditEntry | None = None,
     ) -> Task:
         """End an attempt in failure; another follows by the retry policy, while there are attempts left."""
-        ended = await self._afail(task_id, version, owner, error, retry, delay, step, audit)
+        ended = await self._afail(task_id, version, reported, owner, step, audit)
         return self._counted(ended, "failed" if ended.task.completed_at else "retried")
 
     async def end_cancelled(self, task_id: UUID, version: int, owner: str, audit: AuditEntry | None = None) -> Task:
@@ -247,27 +246,17 @@ class HttpWorkers(ServicePart):
         self,
         task_id: UUID,
         version: int,
+        reported: Reported,
         owner: str,
-        error: str,
-        retry: bool,
-        delay: float | None,
         step: str | None,
         audit: AuditEntry | None,
     ) -> Operation[Ended]:
         yield from self.queue.secret_places.learn()
         task = yield from get_task(task_id)
         if task is not None:  # without its secrets, before the text is cut, grouped and stored
-            error = self.redactor.texts_of(task).clean(error)
-        work = http_workers.fail_for(
-            task_id,
-            version,
-            owner,
-            error=error,
-            retry=retry,
-            delay=delay,
-            backoff=self.queue.config.backoff,
-            step=step,
-        )
+            reported = replace(reported, error=self.redactor.texts_of(task).clean(reported.error))
+        backoff = self.queue.config.backoff
+        work = http_workers.fail_for(task_id, version, reported, owner, backoff=backoff, step=step)
         return (yield from self.audited(work, audit, _if_ended_with_state))
 
     _afail = _fail.as_async

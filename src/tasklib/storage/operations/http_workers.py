@@ -206,15 +206,7 @@ def _out_of_time(task: Task, backoff: Backoff) -> Ending:
 
 
 def fail_for(
-    task_id: UUID,
-    version: int,
-    owner: str,
-    *,
-    error: str,
-    retry: bool,
-    delay: float | None,
-    backoff: Backoff,
-    step: str | None = None,
+    task_id: UUID, version: int, reported: Reported, owner: str, *, backoff: Backoff, step: str | None = None
 ) -> Operation[Ended]:
     """End an attempt in failure: another one follows by the retry policy, unless none is left or none is wanted.
 
@@ -223,7 +215,7 @@ def fail_for(
     yield BEGIN
     task = yield from require_task(task_id)
     # After the end the row no longer shows how many retries were left; both ways to fail are recorded alike.
-    ending = replace(decide(task, Reported(error, retry, delay), backoff), version=version, reopen=step)
+    ending = replace(decide(task, reported, backoff), version=version, reopen=step)
     return (yield from _end(task, ending, owner))
 
 
