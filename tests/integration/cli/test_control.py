@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tasklib import TaskQueue
@@ -166,13 +164,6 @@ def test_what_cannot_be_done_is_said(
     queue.migrate()
     assert tasklib.fails(code, "schedules", *arguments).startswith(said)
     assert queue.schedules() == []
-
-
-@pytest.mark.backends("sqlite-file")
-def test_looking_creates_no_database(tasklib: CommandLine, tmp_path: Path) -> None:
-    tasklib.ok("schedules")
-    tasklib.ok("rate-limit")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_limits_say_where_they_come_from(tasklib: CommandLine, queue: TaskQueue) -> None:

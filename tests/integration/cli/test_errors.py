@@ -99,7 +99,8 @@ def test_a_url_that_cannot_work_is_exit_2(url: str, capsys: pytest.CaptureFixtur
 
 def test_looking_creates_no_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = f"sqlite:///{tmp_path / 'typo.db'}"
-    for command, code in {"list": 0, "stats": 0, "types": 0, "workers": 0, "show x": 1, "cancel x": 1}.items():
+    looking = dict.fromkeys(("list", "stats", "types", "workers", "schedules", "rate-limit"), 0)
+    for command, code in {**looking, "show x": 1, "cancel x": 1}.items():
         assert main([*command.split(), "--database-url", url]) == code
         said = capsys.readouterr().err
         assert said.startswith(f"note: there is no database {tmp_path / 'typo.db'} yet; --database-url or DATABASE_URL")
