@@ -58,6 +58,23 @@ def test_a_list_stands_still_while_the_pointer_is_in_it(page: Page, site: Site, 
     expect(news, "while some are selected too").to_have_text("2 new ↑")
 
 
+def test_a_picture_stays_where_it_is_while_the_pointer_is_in_it(page: Page, site: Site, queue: TaskQueue) -> None:
+    queue.register_handler("ping", lambda payload: None)
+    queue.enqueue("ping", {})
+    queue.process_batch()
+    queue.unregister_handler("ping")
+    page.goto(f"{site.url}/lanes")
+    page.get_by_role("img", name="1 lane with 1 attempt").hover()
+    banner = page.get_by_role("status").filter(has_text="No worker is running")
+    with page.expect_response(lambda answer: "/api/findings" in answer.url and "no_workers" in answer.text()) as found:
+        queue.enqueue("ping", {})
+    found.value.finished()
+    page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+    expect(banner).to_have_count(0)
+    page.mouse.move(0, 0)
+    expect(banner).to_be_visible()
+
+
 def test_back_leads_to_where_one_was(page: Page, site: Site, queue: TaskQueue) -> None:
     cancelled(queue, number=40)
     page.goto(f"{site.url}/tasks")

@@ -1,16 +1,37 @@
-/** A list that stands still while a pointer, the focus or a selection is in it: what is about to be pressed stays. */
+/** What stands still while a pointer, the focus or a selection is in it: what is about to be pressed stays. */
 
 import { signal } from "@preact/signals";
-import type { ComponentChildren } from "preact";
+import type { ComponentChildren, SVGAttributes } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { count } from "../format";
 import { Button } from "./basic";
 
-/** Whether a pointer or the focus is, or was a moment ago, in such a list: what comes by itself above it waits, or would
- * move it, or move what the pointer is on its way to. */
+/** Whether a pointer or the focus is, or was a moment ago, in such a list or picture: what comes by itself above it waits,
+ * or would move it, or move what the pointer is on its way to. */
 export const isRead = signal(false);
 const MOMENT = 1000;
 let leaving: ReturnType<typeof setTimeout>;
+
+/** While it is `inside`, nothing comes by itself above. */
+function useReading(inside: boolean): void {
+  useEffect(() => {
+    if (!inside) return;
+    clearTimeout(leaving);
+    isRead.value = true;
+    return () => void (leaving = setTimeout(() => (isRead.value = false), MOMENT));
+  }, [inside]);
+}
+
+/** A picture in which one points at small things: a pointer in it keeps it where it is. */
+export function StillPicture({ onPointerLeave, ...picture }: SVGAttributes<SVGSVGElement> & { onPointerLeave: () => void }) {
+  const [inside, setInside] = useState(false);
+  useReading(inside);
+  const leave = () => {
+    setInside(false);
+    onPointerLeave();
+  };
+  return <svg {...picture} onPointerEnter={(event) => event.pointerType === "mouse" && setInside(true)} onPointerLeave={leave} />;
+}
 
 interface Calm<T> {
   /** The entries in the order in which they stand; each as it is now. */
@@ -35,12 +56,7 @@ interface Held<T> {
 export function useCalm<T>(key: string, items: T[], idOf: (item: T) => string, pinned = false): Calm<T> {
   const [inside, setInside] = useState(false);
   const [, thawed] = useState(0);
-  useEffect(() => {
-    if (!inside) return;
-    clearTimeout(leaving);
-    isRead.value = true;
-    return () => void (leaving = setTimeout(() => (isRead.value = false), MOMENT));
-  }, [inside]);
+  useReading(inside);
   const box = useRef<HTMLDivElement>(null);
   const held = useRef<Held<T> | null>(null);
   const latest = new Map(items.map((item) => [idOf(item), item]));

@@ -3,6 +3,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { count, plural, span, timeOfDay } from "../../format";
 import { go, href } from "../../router";
+import { StillPicture } from "../../ui/calm";
 import { type Change, ChangeLines } from "../../ui/changes";
 import { Measured, TimeAxis } from "../../ui/measured";
 import type { Lane, Lanes } from "./lanes";
@@ -142,7 +143,7 @@ function Picture({ data, width, changes, tell, chosen, choose }: Props & { width
   };
   const shown: [number, number] | null = drag ?? (chosen && [place.x(chosen.from), place.x(chosen.to)]);
   return (
-    <svg
+    <StillPicture
       class="lane-picture"
       width={place.width}
       height={place.height}
@@ -162,7 +163,7 @@ function Picture({ data, width, changes, tell, chosen, choose }: Props & { width
       <ChangeLines changes={changes} since={place.since} until={place.until} x={place.x} height={place.height - AXIS} />
       <TimeAxis since={place.since} until={place.until} left={place.left} right={place.width} y={place.height - 5} />
       {shown && <rect class="lane-brush" x={Math.min(...shown)} y={0} width={Math.abs(shown[1] - shown[0])} height={place.height - AXIS} />}
-    </svg>
+    </StillPicture>
   );
 }
 
