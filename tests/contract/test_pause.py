@@ -105,6 +105,15 @@ def test_what_a_program_changes_is_in_the_audit_log_once(queue: Face):
         queue.set_rate_limit(5, "a")
         queue.set_concurrency_limit(2)
         queue.set_key_limit(3, key="acme")
+        queue.set_budget("tokens", per_minute=60)
+        queue.set_objective("a", within_seconds=5)
+    queue.set_budget("tokens")
+    queue.remove_objective("a")
+    queue.add_schedule("daily", task="a", cron="@daily")
+    for _ in range(2):
+        queue.pause_schedule("daily", by="ada")
+        queue.resume_schedule("daily")
+        queue.remove_schedule("daily")
     queue.resume("a")
     queue.resume("a")
     queue.cancel_many(name="nobody's")
@@ -118,6 +127,13 @@ def test_what_a_program_changes_is_in_the_audit_log_once(queue: Face):
         ("set_rate_limit", local_user(), {"type": "a", "tasksPerSecond": 5}),
         ("set_concurrency_limit", local_user(), {"count": 2}),
         ("set_key_limit", local_user(), {"key": "acme", "count": 3}),
+        ("set_budget", local_user(), {"budget": "tokens", "perMinute": 60, "begun": True}),
+        ("set_objective", local_user(), {"type": "a", "kind": "wait", "withinSeconds": 5, "target": 99.5}),
+        ("remove_budget", local_user(), {"budget": "tokens", "begun": True}),
+        ("remove_objective", local_user(), {"type": "a", "kind": "wait"}),
+        ("pause_schedule", "ada", {"schedule": "daily"}),
+        ("resume_schedule", local_user(), {"schedule": "daily"}),
+        ("remove_schedule", local_user(), {"schedule": "daily"}),
         ("resume", local_user(), {"type": "a"}),
         ("act_on_matching", local_user(), {"action": "cancel", "type": "a", "changed": 1}),
     ]

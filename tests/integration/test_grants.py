@@ -314,7 +314,7 @@ async def serve(url: str) -> None:
             audit = (await client.get("/api/audit")).json()
             served = [each["action"] for each in audit["entries"] if each["role"] != "local"]
             assert (served[-1], len(served)) == ("create_task", 1 + len(requests))
-            assert len(audit["entries"]) == len(served) + 4, "and what the program paused, resumed and limited"
+            assert len(audit["entries"]) == len(served) + 7, "and what the program paused, resumed, limited and removed"
 
 
 def test_without_apply_they_are_only_printed(database_url: str, role: str, capsys: pytest.CaptureFixture[str]) -> None:

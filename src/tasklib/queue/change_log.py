@@ -57,6 +57,11 @@ def if_done(done: bool) -> dict[str, Any] | None:
     return {} if done else None
 
 
+def if_committed(_: object) -> None:
+    """For work that commits a change, and the entry with it, before it goes on: then there is none left to write."""
+    return
+
+
 def if_any(changed: int) -> dict[str, Any] | None:
     """For work that says how many it has changed."""
     return {"changed": changed} if changed else None

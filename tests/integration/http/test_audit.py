@@ -133,7 +133,8 @@ def test_a_change_is_written_down_once(queue: Face, client: Client) -> None:
     for number, (method, path, body, action) in enumerate(Changes(queue, client)):
         response = client.request(method, path, json=body, headers={"X-Request-ID": f"r-{number}"})
         assert response.status_code < 300, action
-        entries = client.get("/api/audit?limit=500").json()["entries"]
+        listed = client.get("/api/audit?limit=500").json()["entries"]
+        entries = [each for each in listed if each["role"] != "local"]
 
         assert len(entries) == number + 1, action
         said = {name: entries[0][name] for name in ("actor", "role", "action", "requestId", "remote")}

@@ -12,7 +12,7 @@ from tasklib.definition import KEY_RULE, check_name, is_key
 from tasklib.errors import ConfigurationError
 from tasklib.queue.arguments import SLOWEST_RATE, check_whole, is_rate
 from tasklib.queue.base import QueueBase
-from tasklib.queue.change_log import if_done, logged
+from tasklib.queue.change_log import if_committed, if_done, logged
 from tasklib.queue.sync_async import operation
 from tasklib.storage.operations.limits import budgets as spending
 from tasklib.storage.operations.limits import keys, pauses
@@ -192,7 +192,11 @@ class ControlsTasks(QueueBase):
             ...     ctx.spend("llm-tokens", 800)  # waits without a slot until there are so many
             ...     return question.upper()
         """
-        yield from spending.set_budget(name, *budget_values(name, per_minute, per_second, burst))
+        rate, most = budget_values(name, per_minute, per_second, burst)
+        given: dict[str, Any] = {"perMinute": per_minute, "perSecond": per_second, "burst": burst} if rate else {}
+        change = spending.set_budget(name, rate, most)
+        action = "set_budget" if rate else "remove_budget"
+        yield from logged(change, action, added=if_committed, budget=name, **given)
 
     aset_budget = set_budget.as_async
 

@@ -8,6 +8,7 @@ from tasklib.core.insights.objectives import Kind, Standing, check_objective
 from tasklib.definition import check_name
 from tasklib.queue.arguments import check_whole
 from tasklib.queue.base import QueueBase
+from tasklib.queue.change_log import if_done, logged
 from tasklib.queue.sync_async import operation
 from tasklib.storage.operations import objectives
 from tasklib.storage.operations.objectives import DAY_SECONDS, read_standings
@@ -39,7 +40,9 @@ class HasObjectives(QueueBase):
             ['99 % end within 60 s', '99.5 % start within 5 s']
         """
         wanted = check_objective(None if name is None else check_name(name), kind, within_seconds, target, by)
-        yield from objectives.set_objective(wanted)
+        change = objectives.set_objective(wanted)
+        detail = {"type": name, "kind": kind, "withinSeconds": within_seconds, "target": target}
+        yield from logged(change, "set_objective", by=by, added=if_done, **detail)
 
     aset_objective = set_objective.as_async
 
@@ -52,7 +55,8 @@ class HasObjectives(QueueBase):
             >>> queue.remove_objective(), queue.remove_objective()
             (True, False)
         """
-        return (yield from objectives.remove_objective(name, kind))
+        change = objectives.remove_objective(name, kind)
+        return (yield from logged(change, "remove_objective", added=if_done, type=name, kind=kind))
 
     aremove_objective = remove_objective.as_async
 

@@ -14,6 +14,7 @@ from tasklib.core.task import NewTask
 from tasklib.core.task_id import TaskId
 from tasklib.definition import TaskOptions, check_name, secrets_of
 from tasklib.errors import ConfigurationError, TaskDefinitionError
+from tasklib.queue.change_log import if_done, logged
 from tasklib.queue.methods.submitting import ENQUEUE_MAX_RETRIES, NO_PAYLOAD, SubmitsTasks
 from tasklib.queue.sync_async import operation
 from tasklib.storage.operations import schedules
@@ -128,7 +129,8 @@ class KeepsSchedules(SubmitsTasks):
             >>> queue.remove_schedule("often"), queue.remove_schedule("often")
             (True, False)
         """
-        return (yield from schedules.remove_schedule(name))
+        change = schedules.remove_schedule(name)
+        return (yield from logged(change, "remove_schedule", added=if_done, schedule=name))
 
     aremove_schedule = remove_schedule.as_async
 
@@ -143,7 +145,8 @@ class KeepsSchedules(SubmitsTasks):
             >>> queue.get_schedule("often").next_runs()
             []
         """
-        return (yield from schedules.pause_schedule(name, by))
+        change = schedules.pause_schedule(name, by)
+        return (yield from logged(change, "pause_schedule", by=by, added=if_done, schedule=name))
 
     apause_schedule = pause_schedule.as_async
 
@@ -156,7 +159,8 @@ class KeepsSchedules(SubmitsTasks):
             >>> queue.pause_schedule("often"), queue.resume_schedule("often")
             (True, True)
         """
-        return (yield from schedules.resume_schedule(name))
+        change = schedules.resume_schedule(name)
+        return (yield from logged(change, "resume_schedule", added=if_done, schedule=name))
 
     aresume_schedule = resume_schedule.as_async
 

@@ -17,18 +17,17 @@ MOST_STANDINGS: Final = 100
 _WHOLE: Final = 1 << 40
 
 
-def set_objective(objective: Objective) -> Operation[None]:
-    """Store an objective; it replaces the one of its name and kind."""
-    yield Statement(
-        "set_objective",
-        {
-            "name": objective.name or EVERYTHING,
-            "kind": objective.kind,
-            "within": objective.within_seconds,
-            "target": objective.target,
-            "by": objective.set_by,
-        },
-    )
+def set_objective(objective: Objective) -> Operation[bool]:
+    """Store an objective, which replaces the one of its name and kind; whether that changed something."""
+    given = {
+        "name": objective.name or EVERYTHING,
+        "kind": objective.kind,
+        "within": objective.within_seconds,
+        "target": objective.target,
+        "by": objective.set_by,
+    }
+    yield BEGIN
+    return bool((yield Statement("set_objective", given)))
 
 
 def remove_objective(name: str | None, kind: str) -> Operation[bool]:

@@ -1,9 +1,11 @@
 -- name: set_objective
--- Store how many tasks of a name should start, or end, within a time.
+-- Store how many tasks of a name should start, or end, within a time; no row if that is stored already.
 INSERT INTO {schema}.tasklib_objectives AS o (name, kind, within_seconds, target, set_at, set_by)
 VALUES (:name::text, :kind::text, :within::float8, :target::float8, coalesce(:now::timestamptz, now()), :by::text)
 ON CONFLICT (name, kind) DO UPDATE
-SET within_seconds = excluded.within_seconds, target = excluded.target, set_at = excluded.set_at, set_by = excluded.set_by;
+SET within_seconds = excluded.within_seconds, target = excluded.target, set_at = excluded.set_at, set_by = excluded.set_by
+WHERE (o.within_seconds, o.target, o.set_by) IS DISTINCT FROM (excluded.within_seconds, excluded.target, excluded.set_by)
+RETURNING o.name;
 
 -- name: remove_objective
 -- Remove an objective; no row if there is none.

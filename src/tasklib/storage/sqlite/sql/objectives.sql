@@ -1,9 +1,11 @@
 -- name: set_objective
--- Store how many tasks of a name should start, or end, within a time.
-INSERT INTO tasklib_objectives (name, kind, within_seconds, target, set_at, set_by)
+-- Store how many tasks of a name should start, or end, within a time; no row if that is stored already.
+INSERT INTO tasklib_objectives AS o (name, kind, within_seconds, target, set_at, set_by)
 VALUES (:name, :kind, :within, :target, :now, :by)
 ON CONFLICT (name, kind) DO UPDATE
-SET within_seconds = excluded.within_seconds, target = excluded.target, set_at = excluded.set_at, set_by = excluded.set_by;
+SET within_seconds = excluded.within_seconds, target = excluded.target, set_at = excluded.set_at, set_by = excluded.set_by
+WHERE (o.within_seconds, o.target, o.set_by) IS NOT (excluded.within_seconds, excluded.target, excluded.set_by)
+RETURNING name;
 
 -- name: remove_objective
 -- Remove an objective; no row if there is none.
