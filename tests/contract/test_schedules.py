@@ -228,6 +228,14 @@ def test_a_schedule_that_could_never_make_a_task_is_refused(queue: TaskQueue, gi
     assert (queue.schedules(), queue.declared_schedules) == ([], [])
 
 
+def test_options_that_say_nothing_count_as_not_given(queue: TaskQueue) -> None:
+    queue.add_schedule("daily", task="report", every=60, options={"run_at": None, "expires_at": None, "priority": 5})
+
+    stored = queue.get_schedule("daily")
+    assert stored is not None
+    assert stored.plan.options == {"priority": 5}
+
+
 def test_schedules_declared_in_code_are_made_changed_and_removed_with_it(queue: TaskQueue, clock: ManualClock) -> None:
     @queue.schedule(every=60, kwargs={"of": "day"})
     @queue.task
@@ -262,6 +270,18 @@ def test_a_batch_runs_the_ticks_that_are_due(queue: TaskQueue, clock: ManualCloc
 
     assert (queue.process_batch(), queue.process_batch()) == (2, 0)
     assert {task.result["value"] for task in queue.list(state="completed") if task.result} == {"day", "minute"}
+
+
+def test_a_batch_removes_no_schedule_that_its_program_does_not_declare(queue: TaskQueue, clock: ManualClock) -> None:
+    @queue.schedule(every=60)
+    @queue.task
+    def report() -> None: ...
+
+    assert queue.process_batch() == 0
+    queue.declared_schedules.clear()  # As in a script that only knows the task.
+    clock.advance(1)
+    queue.process_batch()
+    assert [schedule.name for schedule in queue.schedules()] == ["report"]
 
 
 class Release:

@@ -265,7 +265,7 @@ class Worker:
         try:
             await self._or_log(instance.recovery.first_sweep)
             if self._scheduler is None:  # Nothing runs beside a batch.
-                await self._or_log(Scheduler(queue, instance.poll_batch).step)
+                await self._or_log(Scheduler(queue, instance.poll_batch, once=True).step)
             await work(claimer)
         except asyncio.CancelledError:
             self._control.is_stopping = True

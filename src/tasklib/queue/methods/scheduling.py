@@ -205,11 +205,12 @@ def _repeatable(plan: Plan) -> dict[str, Any]:
     start = f"schedule {plan.name!r}: options"
     if not isinstance(given, Mapping):
         raise ConfigurationError(f"{start} must be a mapping, such as {{'priority': 5}}, got {given!r}")
+    options = {name: value for name, value in given.items() if value is not None or name not in _OF_ONE_TASK}
     for name, remedy in _OF_ONE_TASK.items():
-        if name in plan.options:
-            raise ConfigurationError(f"{start} cannot have {name} (got {plan.options[name]!r}): {remedy}")
-    SubmitOptions().with_(**plan.options)
-    stored: dict[str, Any] = plain(dict(plan.options), what=f"options of schedule {plan.name}")
+        if name in options:
+            raise ConfigurationError(f"{start} cannot have {name} (got {options[name]!r}): {remedy}")
+    SubmitOptions().with_(**options)
+    stored: dict[str, Any] = plain(options, what=f"options of schedule {plan.name}")
     return stored
 
 

@@ -24,14 +24,16 @@ log = logging.getLogger("tasklib.worker")
 class Scheduler(Periodic):
     """Sleeps until the next tick, and submits its task."""
 
-    def __init__(self, queue: TaskQueue, poll_batch: PollBatch) -> None:
+    def __init__(self, queue: TaskQueue, poll_batch: PollBatch, *, once: bool = False) -> None:
+        """`once`: for one step of a program that may not declare all that workers of its tasks do."""
         super().__init__(queue, max(LOOK_SECONDS, queue.config.poll_interval_seconds))
         self._queue = queue
         self._poll_batch = poll_batch
         self._is_urgent = True
         """Whether a tick may be due: if not, the next look can wait for a poll."""
         self._plans = list(queue.declared_schedules)
-        self._known_tasks = list(queue.registry.names())
+        self._known_tasks = [] if once else list(queue.registry.names())
+        """A schedule of these that the code does not declare any more is removed."""
         self._declared = False
         self._changed = asyncio.Event()
         self._changed.set()  # The first look comes at once.
