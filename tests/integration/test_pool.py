@@ -16,6 +16,7 @@ from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from tasklib import TaskContext, TaskQueue
+from tasklib.errors import DatabaseUnavailable
 from tasklib.storage.postgres.session import SESSION
 from tests.fixtures.backends import libpq_url
 from tools.postgres.starting import free_port
@@ -66,6 +67,13 @@ def test_a_host_of_several_that_does_not_answer_is_passed_over(newest_postgres_u
     with TaskQueue(urlunsplit(parts._replace(scheme="postgresql+psycopg", netloc=netloc, query=query))) as queue:
         task_id = queue.enqueue("job")
         assert queue.get(task_id).state == "pending"
+
+
+@pytest.mark.parametrize("place", ["me:hun%zzter@one,two/app", "one,two/app?password=hun%zzter"])
+def test_a_url_that_libpq_refuses_is_shown_without_its_password(place: str) -> None:
+    with TaskQueue(f"postgresql://{place}") as queue, pytest.raises(DatabaseUnavailable, match="percent") as refused:
+        queue.enqueue("job")
+    assert "hun" not in str(refused.value)
 
 
 def test_a_session_that_is_frozen_between_two_statements_is_ended_by_the_server(newest_postgres_url: str) -> None:

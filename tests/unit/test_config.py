@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from tasklib.core.config import Config, environment_names, redact_url
 from tasklib.errors import ConfigurationError
@@ -155,8 +156,17 @@ def test_postgresql_may_be_written_as_other_libraries_do(scheme: str):
 
 
 def test_a_url_that_cannot_be_parsed_is_a_configuration_error():
-    with pytest.raises(ConfigurationError, match="is not a URL"):
+    with pytest.raises(ConfigurationError, match=r"database_url .* is not a URL"):
         Config(database_url="postgresql://[::1/app")
+    with pytest.raises(ConfigurationError, match=r"listen_url .* is not a URL"):
+        Config(database_url=URL, listen_url="postgresql://one,[::1:5432/app")
+
+
+def test_the_words_of_libpq_in_place_of_a_url_are_refused_without_their_password():
+    with pytest.raises(ConfigurationError, match="must start with postgresql://") as refused:
+        Config(database_url=r"host=one,two password = 'hun\'ter2' sslpassword=hunter3 dbname=app")
+
+    assert "host=one,two password=*** sslpassword=*** dbname=app" in str(refused.value)
 
 
 def test_a_url_that_is_not_text_is_refused():
@@ -184,6 +194,51 @@ def test_other_parameters_of_the_url_stay_readable_for_libpq():
     config = Config(database_url="postgresql://localhost/app?options=-c%20a%3Db&schema=jobs&sslmode=require")
 
     assert config.database_url == "postgresql://localhost/app?options=-c%20a%3Db&sslmode=require"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://one,two/app",
+        "postgresql://me:pw@one:5432,two:5433/app?target_session_attrs=read-write",
+        "postgresql://one,two:5433/app",
+        "postgresql://one:,two:5433",
+        "postgresql://one,two?target_session_attrs=any",
+        "postgresql:///app?host=one,two&port=5432,5433",
+        "postgresql://me@/app?host=/run/pg,two&port=5432",
+        "postgresql://%2Frun%2Fpg,two/app",
+        "postgresql://[::1]:5432,[fe80::1%25eth0]:5433/app",
+        "postgresql://one:5432,[::1]:5433/app",
+        "postgresql://me:p[w@one/app",
+        "postgresql://me:p?w#x@one,two/app?sslmode=prefer",
+        "postgresql://one/a#b",
+        "postgresql://one/app?password=a+b&user=me@there",
+        "postgresql://one/app?options=-c%20a%3Db&hostaddr=127.0.0.1",
+    ],
+)
+def test_a_url_means_to_us_what_it_means_to_libpq(url: str):
+    mark = "&" if "=" in url else "?"
+    given = Config(database_url=url, listen_url=f"{url}{mark}schema=jobs")
+    beside = Config(database_url=f"{url}{mark}schema=jobs")
+
+    assert (given.database_url, given.listen_url, given.db_schema) == (url, url, None)
+    assert (beside.database_url, beside.db_schema) == (url, "jobs")
+    assert conninfo_to_dict(beside.database_url) == conninfo_to_dict(url)
+
+
+@pytest.mark.parametrize(
+    "query, hosts, ports",
+    [
+        ("host=one:5432&host=two:5433", "one,two", "5432,5433"),
+        ("host=one&host=two:5433&schema=jobs", "one,two", ",5433"),
+        ("host=one&host=two&port=5433", "one,two", "5433"),
+        ("host=one:5433", "one", "5433"),
+    ],
+)
+def test_hosts_as_sqlalchemy_writes_them_are_all_kept(query: str, hosts: str, ports: str):
+    means = conninfo_to_dict(Config(database_url=f"postgresql+psycopg://me:pw@/app?{query}").database_url)
+
+    assert (means["host"], means["port"], means["dbname"]) == (hosts, ports, "app")
 
 
 def test_db_schema_given_as_an_argument_wins_over_the_url():
@@ -242,6 +297,10 @@ def test_of_takes_a_url_or_a_config():
         ("postgresql://host/app?pass%77ord=secret&user=me", "postgresql://host/app?pass%77ord=***&user=me"),
         ("postgresql://host/app?oauth_client_secret=x", "postgresql://host/app?oauth_client_secret=***"),
         ("postgresql://host:5432/app", "postgresql://host:5432/app"),
+        ("postgresql://one:1,two:2/app?user=me@there", "postgresql://one:1,two:2/app?user=me@there"),
+        ("postgresql://[::1]:1,[::2]/app?a=b@c", "postgresql://[::1]:1,[::2]/app?a=b@c"),
+        ("postgresql://one,two:2/app?user=me@a&password=x@y", "postgresql://one,two:2/app?user=me@a&password=***"),
+        ("postgresql://me:secret@one,two:2?user=a@b", "postgresql://me:***@b"),
         ("sqlite:///tasks.db", "sqlite:///tasks.db"),
     ],
 )

@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, Self
-from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
+from tasklib.core.database_url import plain_url
 from tasklib.core.numbers import is_number, is_whole
-from tasklib.core.redaction import DEFAULT_KEYS, redact_url_error
+from tasklib.core.redaction import DEFAULT_KEYS
 from tasklib.core.redaction import redact_url as redact_url
 from tasklib.core.retention import is_retention
 from tasklib.core.retry import RETRY_CAP_SECONDS, Backoff
@@ -20,7 +20,6 @@ DEPLOYMENTS = (
     *("SOURCE_VERSION", "GIT_COMMIT"),
 )
 """Variables in which platforms give the release that is deployed, where `release` is not set."""
-_KINDS = {"postgresql": "postgresql", "postgres": "postgresql", "sqlite": "sqlite"}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -120,7 +119,7 @@ class Config:
         if self.release is None:
             _set(self, "release", (_first_set(*DEPLOYMENTS) or "").strip()[:200] or None)
         if self.listen_url is not None:
-            _set(self, "listen_url", _plain_url(self.listen_url)[0])
+            _set(self, "listen_url", plain_url(self.listen_url, "listen_url")[0])
         if self.heartbeat_interval_seconds > self.worker_timeout_seconds / 2:
             _set(self, "heartbeat_interval_seconds", self.worker_timeout_seconds / 4)
 
@@ -142,7 +141,8 @@ class Config:
             >>> Config("sqlite:///:memory:").with_(max_retries=1).max_retries
             1
         """
-        schema = _query(_split(changes.get("database_url") or "")).get("schema")
+        url = changes.get("database_url")
+        schema = plain_url(url)[1] if url else None
         return replace(self, **({"db_schema": schema} if schema else {}) | changes)
 
     @property
@@ -171,7 +171,7 @@ class Config:
         if not isinstance(url, str):
             raise ConfigurationError(f"database_url must be a string, got {url!r}")
         # A blank at either end comes from a .env file or a shell; libpq recognises no URL that begins with one.
-        url, schema = _plain_url(url.strip())
+        url, schema = plain_url(url.strip())
         if schema is not None:
             if url.startswith("sqlite"):
                 raise ConfigurationError(
@@ -179,24 +179,6 @@ class Config:
                 )
             _set(self, "db_schema", _given(self.db_schema) or schema)
         _set(self, "database_url", url)
-
-
-def _plain_url(url: str) -> tuple[str, str | None]:
-    """The URL as libpq and SQLite take it, and the schema it named, which they would refuse.
-
-    SQLAlchemy writes a driver into the scheme, as in `postgresql+psycopg://`; the database is the same.
-    """
-    parts = _split(url)
-    scheme = _KINDS.get(parts.scheme.partition("+")[0])
-    if scheme is None:
-        raise ConfigurationError(f"database_url must start with postgresql:// or sqlite:///, got {redact_url(url)!r}")
-    plain = scheme + url[len(parts.scheme) :]
-    query = _query(parts)
-    schema = query.pop("schema", None)
-    if schema is not None:
-        # libpq reads %20 as a space, but + as a plus.
-        plain = plain.partition("?")[0] + ("?" + urlencode(query, quote_via=quote) if query else "")
-    return plain, schema
 
 
 def environment_names() -> Mapping[str, str]:
@@ -218,19 +200,6 @@ def _default(entry: Field[Any]) -> Any:
 
 def _redacted(name: str, value: Any) -> Any:
     return redact_url(value) if name.endswith("_url") and value else value
-
-
-def _split(url: str) -> SplitResult:
-    try:
-        return urlsplit(url)
-    except ValueError as error:
-        raise ConfigurationError(
-            f"database_url {redact_url(url)!r} is not a URL: {redact_url_error(error, url)}"
-        ) from None
-
-
-def _query(parts: SplitResult) -> dict[str, str]:
-    return dict(parse_qsl(parts.query, keep_blank_values=True))
 
 
 def _first_set(*names: str) -> str | None:

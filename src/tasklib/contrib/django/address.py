@@ -5,7 +5,8 @@ Tests use another database than the settings name; a service file, an environmen
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from django.core.exceptions import ImproperlyConfigured
@@ -44,20 +45,20 @@ def _postgres_url(connection: Any) -> str:
     options = {name: str(given[name]) for name in _libpq_names() if given.get(name) not in (None, "")}
     if role:
         options["options"] = f"{options.get('options', '')} -c role={role}".strip()
-    user, password = options.pop("user", ""), options.pop("password", "")
-    host, port, name = options.pop("host", ""), options.pop("port", ""), options.pop("dbname", "")
-    if not _fits_authority(host):
-        options["host"], host = host, ""
+    user, password, name = options.pop("user", ""), options.pop("password", ""), options.pop("dbname", "")
+    where = _authority(options)
     who = quote(user, safe="") + (f":{quote(password, safe='')}" if password else "")
-    where = f"[{host}]" if ":" in host else host
-    authority = f"{who}@{where}" if who else where
     query = f"?{urlencode(options, quote_via=quote)}" if options else ""
-    return f"postgresql://{authority}{f':{port}' if port else ''}/{quote(name, safe='')}{query}"
+    return f"postgresql://{f'{who}@' if who else ''}{where}/{quote(name, safe='')}{query}"
 
 
-def _fits_authority(host: str) -> bool:
-    """Whether it can stand between // and the next slash: it is neither a socket's folder nor a list of hosts."""
-    return not host.startswith(("/", "@")) and "," not in host
+def _authority(options: dict[str, str]) -> str:
+    """Host and port, taken out of the options; there they stay if the host is a socket's folder or a list, whose ports
+    may be a list too."""
+    if not _ONE_HOST.fullmatch(options.get("host", "")):
+        return ""
+    host, port = options.pop("host", ""), options.pop("port", "")
+    return (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
 
 
 def _libpq_names() -> list[str]:
@@ -69,3 +70,6 @@ def _libpq_names() -> list[str]:
             "tasklib reaches PostgreSQL through psycopg 3: pip install 'tasklib-queue[postgres]'"
         ) from error
     return [option.keyword.decode() for option in Conninfo.get_defaults()]
+
+
+_ONE_HOST: Final = re.compile(r"[\w.:-]*")

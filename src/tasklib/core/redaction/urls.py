@@ -13,8 +13,11 @@ from tasklib.core.redaction.search import SHORTEST
 def redact_url(url: str) -> str:
     """The URL with its passwords hidden, fit for a message or a log, even if it is not a good URL.
 
-    A password may hold any character: all between the first colon and the last `@` is hidden.
+    A password may hold any character: all between the first colon and the last `@` is hidden.  The words that libpq
+    takes in place of a URL, as in `host=one password=hunter2`, are no URL for us, but shown in the error.
     """
+    if "//" not in url:
+        url = _WORD.sub(_without_word, url)
     start, end = _password(url)
     hidden = f"{url[:start]}***{url[end:]}" if start else url
     return "".join(map(_without_value, _PARTS.findall(hidden)))
@@ -25,7 +28,8 @@ def redact_url_error(error: object, url: str) -> str:
     text = " ".join(str(error).split())
     start, end = _password(url)
     given = url[start:end]
-    parts = {given, unquote(given), *_PIECES.split(given)}
+    in_query = [part.partition("=")[2] for part in _PARTS.findall(url) if _is_secret(part)]
+    parts = {given, unquote(given), *_PIECES.split(given), *in_query, *map(unquote, in_query)}
     for part in sorted(parts, key=len, reverse=True):
         if len(part) >= SHORTEST:
             text = text.replace(part, "***")
@@ -38,6 +42,8 @@ def _password(url: str) -> tuple[int, int]:
     """From where to where the password goes; (0, 0) if there is none."""
     end = max(url.rfind("@"), 0)
     start = url.find("//", 0, end) + 2 if "//" in url[:end] else 0
+    if _HOSTS_AND_QUERY.match(url, start, end):
+        return 0, 0  # `//one:5432,two:5433/app?user=me@there`
     colon = url.find(":", start, end)
     return (0, 0) if colon < 0 else (colon + 1, end)
 
@@ -56,10 +62,20 @@ def password_in(text: str, start: int, end: int) -> tuple[int, int] | None:
 
 
 def _without_value(part: str) -> str:
+    return f"{part.partition('=')[0]}=***" if _is_secret(part) else part
+
+
+def _is_secret(part: str) -> bool:
     name, equals, _ = part.partition("=")
-    is_secret = equals and part[0] in "?&" and unquote(name[1:]) in secret_keys(DEFAULT_KEYS)
-    return f"{name}=***" if is_secret else part
+    return bool(equals) and part[0] in "?&" and unquote(name[1:]) in secret_keys(DEFAULT_KEYS)
+
+
+def _without_word(found: re.Match[str]) -> str:
+    return f"{found[1]}=***" if found[1] in secret_keys(DEFAULT_KEYS) else found[0]
 
 
 _PIECES: Final = re.compile(r"[/?#@:&=%\[\]]")
 _PARTS: Final = re.compile(r"[?&]?[^?&]+|[?&]")
+_WORD: Final = re.compile(r"(?<!\w)(\w+)\s*=\s*('(?:[^'\\]|\\.)*'?|[^\s'?&]+)")
+_HOST: Final = r"(?:\[[^]@/]*\]|[\w.-]*)(?::[0-9]*)?"
+_HOSTS_AND_QUERY: Final = re.compile(rf"{_HOST}(?:,{_HOST})*(?:/[^?@/]*)?\?\w+=")

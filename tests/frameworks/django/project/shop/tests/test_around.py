@@ -270,9 +270,24 @@ class Migrations(TransactionTestCase):
             try:
                 self.assertEqual(
                     url_of("default"),
-                    f"postgresql://us%20er:p%40ss%3A%2F@:{before['PORT']}/a%2Fb?client_encoding=UTF8"
-                    "&options=-c%20search_path%3Dx%20-c%20role%3Dapp&sslmode=disable&host=%2Frun%2Fpg",
+                    f"postgresql://us%20er:p%40ss%3A%2F@/a%2Fb?host=%2Frun%2Fpg&port={before['PORT']}"
+                    "&client_encoding=UTF8&options=-c%20search_path%3Dx%20-c%20role%3Dapp&sslmode=disable",
                 )
+            finally:
+                connection.settings_dict = before
+
+    def test_each_of_several_hosts_keeps_its_port(self):
+        from tasklib.contrib.django.address import url_of
+
+        if connection.vendor == "postgresql":
+            from psycopg.conninfo import conninfo_to_dict
+
+            before = connection.settings_dict
+            try:
+                for hosts, ports in (("one,two", "5432,5433"), ("::1,fe80::1%eth0", "5432"), ("fe80::1%eth0", "5432")):
+                    connection.settings_dict = {**before, "HOST": hosts, "PORT": ports}
+                    given = conninfo_to_dict(url_of("default"))
+                    self.assertEqual((given["host"], given["port"]), (hosts, ports))
             finally:
                 connection.settings_dict = before
 
