@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import closing
 
@@ -235,3 +236,17 @@ def test_the_audit_log_is_read_page_by_page(page: Page, site: Site, queue: TaskQ
     expect(log.get_by_text("kind.0").first).to_be_visible()
     pages.get_by_role("button", name="Newest").click()
     expect(log.get_by_text("kind.25").first).to_be_visible()
+
+
+def test_findings_of_one_kind_are_told_together(page: Page, site: Site, queue: TaskQueue) -> None:
+    for n in range(6):
+        queue.pause(f"kind.{n}", reason="repairs")
+    page.goto(f"{site.url}/")
+    findings = page.locator(".findings li")
+    together = findings.filter(has_text="5 more pauses: kind.1, kind.2, kind.3 and 2 more")
+    expect(findings.filter(has_text="kind.0 is paused")).to_have_count(1)
+    expect(findings.filter(has_text="is paused")).to_have_count(1)
+    together.get_by_role("button", name="Show 5 more pauses").click()
+    expect(together).to_have_count(0)
+    page.get_by_role("button", name=re.compile("Show . more")).click()
+    expect(findings.filter(has_text="is paused")).to_have_count(6)

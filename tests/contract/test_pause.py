@@ -122,19 +122,21 @@ def test_what_a_program_changes_is_in_the_audit_log_once(queue: Face):
     queue.cancel_many(name="a", state="pending", dry_run=True)
 
     entries = [each.entry for each in reversed(queue.do(lambda: list_audit(limit=50)))]
-    assert [(each.action, each.actor, dict(each.detail)) for each in entries] == [
+    assert [(each.action, each.actor, dict(each.detail)) for each in entries if each.target is None] == [
         ("pause", "ada", {"type": "a", "reason": "repairs"}),
         ("set_rate_limit", local_user(), {"type": "a", "tasksPerSecond": 5}),
         ("set_concurrency_limit", local_user(), {"count": 2}),
         ("set_key_limit", local_user(), {"key": "acme", "count": 3}),
-        ("set_budget", local_user(), {"budget": "tokens", "perMinute": 60, "begun": True}),
         ("set_objective", local_user(), {"type": "a", "kind": "wait", "withinSeconds": 5, "target": 99.5}),
-        ("remove_budget", local_user(), {"budget": "tokens", "begun": True}),
         ("remove_objective", local_user(), {"type": "a", "kind": "wait"}),
-        ("pause_schedule", "ada", {"schedule": "daily"}),
-        ("resume_schedule", local_user(), {"schedule": "daily"}),
-        ("remove_schedule", local_user(), {"schedule": "daily"}),
         ("resume", local_user(), {"type": "a"}),
         ("act_on_matching", local_user(), {"action": "cancel", "type": "a", "changed": 1}),
+    ]
+    assert [(each.action, each.target) for each in entries if each.target is not None] == [
+        ("set_budget", "tokens"),
+        ("remove_budget", "tokens"),
+        ("pause_schedule", "daily"),
+        ("resume_schedule", "daily"),
+        ("remove_schedule", "daily"),
     ]
     assert {each.role for each in entries} == {"local"}

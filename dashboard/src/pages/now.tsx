@@ -6,10 +6,9 @@ import { count } from "../format";
 import { Ago, Button, Panel } from "../ui/basic";
 import { useChanges } from "../ui/changes";
 import { LimitDialog } from "../ui/controls";
-import { Act, type Action, type Finding, useFindings } from "../ui/findings";
+import { Act, type Action, type Alike, type Finding, foldAlike, useFindings } from "../ui/findings";
 import { Listed } from "../ui/listed";
 import { RedriveDialog } from "./errors/redrive";
-
 
 const FEW = 5;
 
@@ -17,7 +16,8 @@ export function Now() {
   const found = useFindings();
   const [asking, setAsking] = useState<{ finding: Finding; action: Action } | null>(null);
   const [open, setOpen] = useState(false);
-  const all = found.data?.findings ?? [];
+  const [unfolded, setUnfolded] = useState<string[]>([]);
+  const all = foldAlike(found.data?.findings ?? [], unfolded);
   const shown = open ? all : all.slice(0, FEW);
   const close = () => {
     setAsking(null);
@@ -28,16 +28,13 @@ export function Now() {
       <Standing loading={found.loading}>
         <Listed source={found} some={all.length > 0} rows={2} empty={<p class="now-fine">Nothing is wrong.</p>}>
           <ul class="findings">
-            {shown.map((finding) => (
-              <li key={`${finding.code} ${finding.type} ${finding.text}`} class={finding.severity}>
-                <Text finding={finding} />
-                <span class="finding-acts">
-                  {finding.actions.map((action) => (
-                    <Act key={action.action + action.label} action={action} ask={() => setAsking({ finding, action })} done={found.refresh} />
-                  ))}
-                </span>
-              </li>
-            ))}
+            {shown.map((each) =>
+              "all" in each ? (
+                <Folded key={each.key} alike={each} unfold={() => setUnfolded([...unfolded, each.key])} />
+              ) : (
+                <One key={`${each.code} ${each.type} ${each.text}`} finding={each} ask={setAsking} done={found.refresh} />
+              ),
+            )}
           </ul>
           {all.length > shown.length && (
             <Button kind="plain" onClick={() => setOpen(true)}>
@@ -54,6 +51,38 @@ export function Now() {
       )}
       {asking?.action.action === "limits" && <LimitDialog type={asking.action.target} close={close} />}
     </Panel>
+  );
+}
+
+interface OneProps {
+  finding: Finding;
+  ask: (about: { finding: Finding; action: Action }) => void;
+  done: () => void;
+}
+
+function One({ finding, ask, done }: OneProps) {
+  return (
+    <li class={finding.severity}>
+      <Text finding={finding} />
+      <span class="finding-acts">
+        {finding.actions.map((action) => (
+          <Act key={action.action + action.label} action={action} ask={() => ask({ finding, action })} done={done} />
+        ))}
+      </span>
+    </li>
+  );
+}
+
+function Folded({ alike, unfold }: { alike: Alike; unfold: () => void }) {
+  return (
+    <li class={alike.severity}>
+      <Text finding={alike} />
+      <span class="finding-acts">
+        <Button kind="small" onClick={unfold} label={`Show ${alike.text}`}>
+          Show all
+        </Button>
+      </span>
+    </li>
   );
 }
 
@@ -74,11 +103,11 @@ function Standing({ loading, children }: { loading: boolean; children: Component
 
 const WORDS = { critical: "Critical", warning: "Warning", info: "Note" };
 
-function Text({ finding }: { finding: Finding }) {
+function Text({ finding }: { finding: Pick<Finding, "severity" | "text" | "since"> | Alike }) {
   return (
     <span class="finding-text">
       <span class={`severity ${finding.severity}`}>{WORDS[finding.severity]}</span> {finding.text}
-      {finding.since && (
+      {"since" in finding && finding.since && (
         <span class="hint">
           {" "}
           · <Ago at={finding.since} />

@@ -13,6 +13,50 @@ export type Action = Finding["actions"][0];
 
 const LOOKING = 5000;
 
+/** Findings of one kind and severity beside the first of them, told in one line. */
+export interface Alike {
+  key: string;
+  severity: Finding["severity"];
+  text: string;
+  all: Finding[];
+}
+
+/** More of one kind and severity than these are told together. */
+const MANY = 3;
+const NAMES = 3;
+const KINDS: Record<string, string> = {
+  paused: "pauses",
+  unhandled: "types that no running worker handles",
+  parked: "types with parked tasks",
+  new_error: "new errors",
+  error_again: "errors that are back",
+  worker_lost: "lost workers",
+  worker_silent: "workers that have stopped sending heartbeats",
+  stuck_threads: "workers with stuck threads",
+  schedule_broken: "schedules that cannot run",
+  schedule_missed: "schedules that missed their run",
+  objective_at_risk: "objectives that are missed or at risk",
+};
+
+/** The findings in their order; where there are many of a kind the first of them, and the others together, unless `open`. */
+export function foldAlike(findings: Finding[], open: string[]): (Finding | Alike)[] {
+  const keyOf = (each: Finding) => `${each.code} ${each.severity}`;
+  const kinds = new Map<string, Finding[]>();
+  for (const each of findings) kinds.set(keyOf(each), [...(kinds.get(keyOf(each)) ?? []), each]);
+  return findings.flatMap((each): (Finding | Alike)[] => {
+    const key = keyOf(each);
+    const [first, ...all] = kinds.get(key)!;
+    if (all.length < MANY || !(each.code in KINDS) || open.includes(key) || each === first) return [each];
+    return each === all[0] ? [{ key, severity: each.severity, text: together(all), all }] : [];
+  });
+}
+
+function together(all: Finding[]): string {
+  const names = [...new Set(all.map((each) => each.type).filter(Boolean))];
+  const more = names.length > NAMES ? ` and ${names.length - NAMES} more` : "";
+  return `${all.length} more ${KINDS[all[0]!.code]}${names.length ? `: ${names.slice(0, NAMES).join(", ")}${more}` : ""}`;
+}
+
 export function useFindings(wanted = true) {
   return useResource(wanted ? "findings" : null, (signal) => take(api.GET("/api/findings", { signal })), { live: true, every: LOOKING });
 }

@@ -31,13 +31,14 @@ def logged(
     /,
     *,
     by: str | None = None,
+    on: str | None = None,
     added: Callable[[T], dict[str, Any] | None] = lambda _: {},
     **detail: Any,
 ) -> Operation[T]:
     """The work and its entry in the audit log, both or neither.
 
-    `added` returns what the result adds to the entry; None if nothing was changed.  A front end that writes an entry of
-    its own, which knows more, replaces this one.
+    `on` is what was changed, if it has a name of its own.  `added` returns what the result adds to the entry; None if
+    nothing was changed.  A front end that writes an entry of its own, which knows more, replaces this one.
     """
     memory = yield from recall()
     request_id = memory.setdefault("request_id", str(uuid4()))
@@ -47,7 +48,7 @@ def logged(
         if more is None:
             return None
         given = {name: value for name, value in {**detail, **more}.items() if value is not None}
-        return AuditEntry(by or local_user(), ROLE, action, None, given, None, request_id)
+        return AuditEntry(by or local_user(), ROLE, action, on, given, None, request_id)
 
     return (yield from recorded(work, entry_of))
 

@@ -42,6 +42,10 @@ ACTION_WORDS: Final = {
     "put_schedule": "changed the schedule",
     "remove_schedule": "deleted the schedule",
     "create_schedule": "made the schedule",
+    "pause_schedule": "paused the schedule",
+    "resume_schedule": "resumed the schedule",
+    "set_budget": "set the budget",
+    "remove_budget": "removed the budget",
     "set_objective": "set the objective of",
 }
 """Which changes explain a change in a chart, in words."""

@@ -196,7 +196,7 @@ class ControlsTasks(QueueBase):
         given: dict[str, Any] = {"perMinute": per_minute, "perSecond": per_second, "burst": burst} if rate else {}
         change = spending.set_budget(name, rate, most)
         action = "set_budget" if rate else "remove_budget"
-        yield from logged(change, action, added=if_committed, budget=name, **given)
+        yield from logged(change, action, on=name, added=if_committed, **given)
 
     aset_budget = set_budget.as_async
 

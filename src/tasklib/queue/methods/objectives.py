@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tasklib.core.insights.objectives import Kind, Standing, check_objective
 from tasklib.definition import check_name
@@ -41,7 +42,7 @@ class HasObjectives(QueueBase):
         """
         wanted = check_objective(None if name is None else check_name(name), kind, within_seconds, target, by)
         change = objectives.set_objective(wanted)
-        detail = {"type": name, "kind": kind, "withinSeconds": within_seconds, "target": target}
+        detail: dict[str, Any] = {"type": name, "kind": kind, "withinSeconds": within_seconds, "target": target}
         yield from logged(change, "set_objective", by=by, added=if_done, **detail)
 
     aset_objective = set_objective.as_async

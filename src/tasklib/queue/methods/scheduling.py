@@ -130,7 +130,7 @@ class KeepsSchedules(SubmitsTasks):
             (True, False)
         """
         change = schedules.remove_schedule(name)
-        return (yield from logged(change, "remove_schedule", added=if_done, schedule=name))
+        return (yield from logged(change, "remove_schedule", on=name, added=if_done))
 
     aremove_schedule = remove_schedule.as_async
 
@@ -146,7 +146,7 @@ class KeepsSchedules(SubmitsTasks):
             []
         """
         change = schedules.pause_schedule(name, by)
-        return (yield from logged(change, "pause_schedule", by=by, added=if_done, schedule=name))
+        return (yield from logged(change, "pause_schedule", by=by, on=name, added=if_done))
 
     apause_schedule = pause_schedule.as_async
 
@@ -160,7 +160,7 @@ class KeepsSchedules(SubmitsTasks):
             (True, True)
         """
         change = schedules.resume_schedule(name)
-        return (yield from logged(change, "resume_schedule", added=if_done, schedule=name))
+        return (yield from logged(change, "resume_schedule", on=name, added=if_done))
 
     aresume_schedule = resume_schedule.as_async
 
