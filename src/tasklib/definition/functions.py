@@ -12,12 +12,17 @@ from tasklib.core.codec import shown
 from tasklib.definition.parameters import AnyFunction, underlying
 from tasklib.errors import TaskDefinitionError
 
-COROUTINE_MARKS: Final[dict[str, Any]] = {
-    name: getattr(home, name)
-    for home, name in ((coroutines, "_is_coroutine"), (inspect, "_is_coroutine_mark"))
-    if hasattr(home, name)
-}
-"""What says of an object that it is a coroutine function: to asyncio, and from Python 3.12 on to `inspect` too."""
+
+def _coroutine_marks() -> dict[str, Any]:
+    mark = getattr(coroutines, "_is_coroutine", None)
+    found: dict[str, Any] = {} if mark is None else {"_is_coroutine": mark}
+    if sys.version_info >= (3, 12):
+        found |= vars(inspect.markcoroutinefunction(lambda: None))
+    return found
+
+
+COROUTINE_MARKS: Final = _coroutine_marks()
+"""Attributes that mark an object as a coroutine function: for asyncio, and from Python 3.12 on for `inspect`."""
 REMEDY = "put @functools.wraps(function) on the wrapper inside that decorator"
 
 

@@ -10,7 +10,6 @@ from typing import (
     Concatenate,
     Final,
     Generic,
-    NoReturn,
     ParamSpec,
     Protocol,
     Self,
@@ -288,19 +287,13 @@ class TaskFunction(Submitter[P, R_co], Generic[P, R_co]):
         """Call the plain function here and now."""
         return self.function(*args, **kwargs)
 
-    # Frameworks look for these marks before they call it. Properties, because functools.wraps would copy attributes.
-    @property
-    def _is_coroutine(self) -> Any:
-        return COROUTINE_MARKS.get("_is_coroutine") if self.definition.is_async else None
-
-    @property
-    def _is_coroutine_mark(self) -> Any:
-        return COROUTINE_MARKS.get("_is_coroutine_mark") if self.definition.is_async else None
-
     if not TYPE_CHECKING:  # a type checker would take it for any attribute at all
 
-        def __getattr__(self, name: str) -> NoReturn:
-            """Raise AttributeError; for a method of other task queues it says what to write here."""
+        def __getattr__(self, name: str) -> Any:
+            """The marks of a coroutine function; else AttributeError, with a remedy if other queues have it."""
+            # Frameworks look for them before they call it. Kept in the task, functools.wraps would copy them.
+            if name in COROUTINE_MARKS and self.definition.is_async:
+                return COROUTINE_MARKS[name]
             own = self.__dict__.get("__name__", "task")
             if name in METHODS_ELSEWHERE:
                 remedy = f"{own}{METHODS_ELSEWHERE[name]}"
