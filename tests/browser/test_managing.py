@@ -83,6 +83,7 @@ def test_types_are_found_among_many_and_one_is_paused_and_resumed(page: Page, si
     page.goto(f"{site.url}/types")
     rows, idle = page.locator("tr.kind"), page.get_by_role("row", name="a.idle")
     expect(rows).to_have_count(50)
+    expect(rows.nth(3), "kind.2 stands before kind.10").to_contain_text("kind.2")
     page.get_by_role("button", name="Show 3 more").click()
     expect(rows.last, "what needs attention stands first").to_contain_text("a.idle")
     rows.last.hover()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from tasklib.core.insights.findings import Parked, Situation, find
+from tasklib.core.insights.findings import Parked, Severity, Situation, find
 from tasklib.core.limits import Pause
 from tasklib.core.queue_info import EndedWorker, ErrorGroup, QueueStats, WorkerInfo
 
@@ -114,3 +114,25 @@ def test_a_worker_that_fell_silent_is_told_of_before_it_is_recorded_as_lost():
     assert (found.code, found.severity, found.count) == ("worker_silent", "warning", 2)
     (alone,) = find(Situation(NOW, stats(), (), [idle]))
     assert (alone.code, alone.severity) == ("worker_silent", "info")
+
+
+def test_of_a_kind_the_worst_are_told_one_by_one_and_the_others_are_counted():
+    counts = stats(**{f"job{number}": {"pending": number} for number in range(1, 26)})
+    situation = Situation(
+        NOW,
+        counts,
+        (),
+        [worker("other")],
+        ended=[lost(tasks) for tasks in range(15)],
+        errors=[group(5, 5)],
+        more_errors=[group(2, 5), group(1, 5)],
+    )
+
+    found = find(situation)
+
+    unhandled = [each for each in found if each.code == "unhandled"]
+    assert [each.name for each in unhandled if each.name] == [f"job{number}" for number in range(25, 15, -1)]
+    rest = next(each for each in found if each.text == "15 more types that no running worker handles")
+    assert (rest.count, rest.alike, rest.severity) == (sum(range(1, 16)), 15, Severity.WARNING)
+    assert next(each.count for each in found if each.text == "5 more lost workers") == 0 + 1 + 2 + 3 + 4
+    assert next((each.count, each.alike) for each in found if each.text == "2 more errors are new or back") == (3, 2)

@@ -2528,6 +2528,11 @@ export interface components {
             /** Actions */
             actions: components["schemas"]["FindingAction"][];
             /**
+             * Alike
+             * @description How many of one kind it tells of: the first of a kind one by one, the rest together.
+             */
+            alike: number;
+            /**
              * Code
              * @description Names the kind of finding; stable.
              */

@@ -3,7 +3,7 @@
 import { useMemo } from "preact/hooks";
 import { getSeries, type Series } from "../api/metrics";
 import { now } from "../clock";
-import { localTime, short, span } from "../format";
+import { byName, localTime, short, span } from "../format";
 import { stats } from "../live";
 import { go, href, query, setQuery } from "../router";
 import { useResource } from "../resource";
@@ -42,7 +42,7 @@ export function Charts() {
 }
 
 function RangeBar({ range, type }: { range: string; type: string }) {
-  const types = Object.keys(stats.value?.byType ?? {}).sort();
+  const types = Object.keys(stats.value?.byType ?? {}).sort(byName);
   return (
     <div class="range-bar">
       <div class="segments" role="group" aria-label="Time shown">

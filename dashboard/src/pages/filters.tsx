@@ -1,7 +1,7 @@
 /** The filter of the list, as fields; every change goes into the address. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { absolute, short } from "../format";
+import { absolute, byName, short } from "../format";
 import { stats } from "../live";
 import { setQuery } from "../router";
 import { Button, LABELS } from "../ui/basic";
@@ -78,7 +78,7 @@ function Search({ value }: { value: string }) {
 
 /** Known types are offered while typing; any other name is taken too. */
 function TypeField({ value }: { value: string }) {
-  const names = Object.keys(stats.value?.byType ?? {}).sort();
+  const names = Object.keys(stats.value?.byType ?? {}).sort(byName);
   return (
     <label class="field">
       <span class="unseen">Type</span>

@@ -2,7 +2,7 @@
 
 import { api, take } from "../api/client";
 import type { components } from "../api/schema";
-import { absolute, budgetText, count, localTime, percent, plural, span } from "../format";
+import { absolute, budgetText, byName, count, localTime, percent, plural, span } from "../format";
 import { stats } from "../live";
 import { go, href, query, setQuery } from "../router";
 import { type Resource, useResource } from "../resource";
@@ -173,7 +173,7 @@ function Objectives({ source }: { source: Resource<{ objectives: Held[] }> }) {
 const positive = (text: string | null): number | null => (Number(text) > 0 ? Number(text) : null);
 
 function TypeChoice({ type }: { type: string }) {
-  const types = Object.keys(stats.value?.byType ?? {}).sort();
+  const types = Object.keys(stats.value?.byType ?? {}).sort(byName);
   return (
     <label class="field">
       <span class="unseen">Type</span>

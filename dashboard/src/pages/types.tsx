@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { resume } from "../actions";
 import { api, type Control, take, type TypeInfo } from "../api/client";
 import { getTypesWork, type TypeWork } from "../api/metrics";
-import { count, plural, short, span } from "../format";
+import { byName, count, plural, short, span } from "../format";
 import { href, query, setQuery } from "../router";
 import { useResource } from "../resource";
 import { can } from "../session";
@@ -113,10 +113,10 @@ const ORDERS: [string, string, (a: Kind, b: Kind) => number][] = [
   ["failed", "Most failed first", (a, b) => failedOf(b.type) - failedOf(a.type)],
 ];
 
-/** What is alike stands by name, as the service sends it. */
+/** What is alike stands by name. */
 function sorted(kinds: Kind[], order: string): Kind[] {
   const compare = (ORDERS.find(([key]) => key === order) ?? ORDERS[0]!)[2];
-  return [...kinds].sort(compare);
+  return [...kinds].sort((a, b) => compare(a, b) || byName(a.type.type, b.type.type));
 }
 
 function Counted({ kinds, found, total }: { kinds: Kind[]; found: number; total: number }) {

@@ -2,11 +2,11 @@
 
 import { signal } from "@preact/signals";
 import { useRef } from "preact/hooks";
-import { plural } from "../format";
+import { byName, plural } from "../format";
 import { href, path } from "../router";
 import { Ago, Button } from "./basic";
 import { isRead } from "./calm";
-import { Act, type Finding, useFindings } from "./findings";
+import { Act, countAlike, type Finding, useFindings } from "./findings";
 
 /** More alike than these are one banner, until somebody opens it. */
 const MANY = 2;
@@ -14,10 +14,10 @@ const MANY = 2;
 /** Of which findings every page tells, how many of them are told in short, and whether they can be put away. */
 const TOLD: Record<string, { many?: (all: Finding[]) => string; news?: boolean }> = {
   no_workers: {},
-  paused: { many: (all) => plural(all.length, "pause") },
-  unhandled: { many: (all) => `No running worker handles ${plural(all.length, "type")}` },
-  worker_lost: { many: (all) => `${plural(all.length, "worker")} were lost with ${plural(held(all), "task")}`, news: true },
-  worker_silent: { many: (all) => `${plural(all.length, "worker")} have stopped sending heartbeats`, news: true },
+  paused: { many: (all) => plural(countAlike(all), "pause") },
+  unhandled: { many: (all) => `No running worker handles ${plural(countAlike(all), "type")}` },
+  worker_lost: { many: (all) => `${plural(countAlike(all), "worker")} were lost with ${plural(held(all), "task")}`, news: true },
+  worker_silent: { many: (all) => `${plural(countAlike(all), "worker")} have stopped sending heartbeats`, news: true },
 };
 
 const held = (all: Finding[]): number => all.reduce((sum, each) => sum + each.count, 0);
@@ -39,13 +39,13 @@ function Dismiss({ all }: { all: Finding[] }) {
 }
 
 function Folded({ code, all }: { code: string; all: Finding[] }) {
-  const names = all.flatMap((each) => (code === "paused" ? [each.type ?? "everything"] : each.type ? [each.type] : [])).sort();
+  const names = all.flatMap((each) => (code === "paused" ? [each.type ?? "everything"] : each.type ? [each.type] : [])).sort(byName);
   return (
     <div class="banner warn" role="status">
       <span>
         <strong>{TOLD[code]!.many!(all)}</strong>
         {names.length > 0 && `: ${names.slice(0, 3).join(", ")}`}
-        {names.length > 3 && ` and ${names.length - 3} more`}
+        {names.length > 3 && ` and ${countAlike(all) - 3} more`}
       </span>
       <span class="banner-acts">
         <a href={href(names.length ? "/types" : "/workers")}>{names.length ? "Types" : "Workers"}</a>

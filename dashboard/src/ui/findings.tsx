@@ -51,10 +51,14 @@ export function foldAlike(findings: Finding[], open: string[]): (Finding | Alike
   });
 }
 
+/** How many things are wrong: one finding may tell of many. */
+export const countAlike = (all: Finding[]): number => all.reduce((sum, each) => sum + each.alike, 0);
+
 function together(all: Finding[]): string {
   const names = [...new Set(all.map((each) => each.type).filter(Boolean))];
-  const more = names.length > NAMES ? ` and ${names.length - NAMES} more` : "";
-  return `${all.length} more ${KINDS[all[0]!.code]}${names.length ? `: ${names.slice(0, NAMES).join(", ")}${more}` : ""}`;
+  const named = names.length > NAMES ? ` and ${names.length - NAMES} more` : "";
+  const more = countAlike(all) > all.length ? ", …" : named;
+  return `${countAlike(all)} more ${KINDS[all[0]!.code]}${names.length ? `: ${names.slice(0, NAMES).join(", ")}${more}` : ""}`;
 }
 
 export function useFindings(wanted = true) {
@@ -91,7 +95,7 @@ export function Act({ action, ask, done }: ActProps) {
     case "task":
       return <a href={href(`/tasks/${target}`)}>{label}</a>;
     case "errors":
-      return <a href={href(`/errors/${target}`)}>{label}</a>;
+      return <a href={href(target ? `/errors/${target}` : "/errors")}>{label}</a>;
     case "latency":
       return <a href={href("/latency", { type: target ?? undefined })}>{label}</a>;
     default:

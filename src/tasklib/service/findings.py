@@ -99,6 +99,7 @@ class Findings(ServicePart):
                 workers=known,
                 ended=ended,
                 errors=groups,
+                more_errors=news[MOST_OF_A_KIND:],
                 schedules=(yield from schedules.list_schedules()),
                 standings=(yield from read_standings()) if standings is None else standings,
                 questions=[each["asked_at"] or clock for each in (yield from list_questions(MOST_QUESTIONS))],

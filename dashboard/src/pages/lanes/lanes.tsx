@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { api, take } from "../../api/client";
 import type { components } from "../../api/schema";
-import { absolute, count, localTime, plural, span, timeOfDay } from "../../format";
+import { absolute, byName, count, localTime, plural, span, timeOfDay } from "../../format";
 import { stats } from "../../live";
 import { go, href, query, setQuery } from "../../router";
 import { useResource } from "../../resource";
@@ -84,7 +84,7 @@ function TypeChoice({ type }: { type: string }) {
       <select value={type} onChange={(event) => setQuery({ type: event.currentTarget.value || null })}>
         <option value="">All types</option>
         {Object.keys(stats.value?.byType ?? {})
-          .sort()
+          .sort(byName)
           .map((name) => (
             <option key={name} value={name}>
               {name}

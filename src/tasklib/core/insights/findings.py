@@ -61,6 +61,8 @@ class Finding:
     name: str | None = None
     """The task name it is about; None if it is about more than one."""
     remedies: tuple[Remedy, ...] = ()
+    alike: int = 1
+    """How many of one kind it tells of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ class Situation:
     workers: Sequence[WorkerInfo]
     ended: Sequence[EndedWorker] = ()
     errors: Sequence[ErrorGroup] = ()
+    more_errors: Sequence[ErrorGroup] = ()
+    """Errors that are new or back like some of `errors`, but are only counted."""
     schedules: Sequence[Schedule] = ()
     marks: Mapping[str, ErrorMark] = field(default_factory=dict[str, ErrorMark])
     """What people decided about groups of errors, by the id of the group."""
@@ -105,6 +109,7 @@ def find(seen: Situation) -> tuple[Finding, ...]:
         *_parked(seen),
         *_new_errors(seen),
         *_returned_errors(seen),
+        *_more_errors(seen),
         *_lost_workers(seen),
         *_silent_workers(seen),
         *_stuck(seen),
@@ -114,6 +119,15 @@ def find(seen: Situation) -> tuple[Finding, ...]:
     ]
     order = list(Severity)
     return tuple(sorted(found, key=lambda each: (order.index(each.severity), -each.count, each.text)))
+
+
+def _first_of(found: Sequence[Finding], what: str, look: Remedy) -> Iterator[Finding]:
+    """The first of a kind, and one finding that counts the others."""
+    yield from found[:MOST_OF_A_KIND]
+    if rest := found[MOST_OF_A_KIND:]:
+        count = sum(each.count for each in rest)
+        text = f"{len(rest)} more {what}"
+        yield Finding(rest[0].code, rest[0].severity, text, None, count, None, (look,), alike=len(rest))
 
 
 def _waiting(seen: Situation, name: str) -> int:
@@ -174,15 +188,12 @@ def _unhandled(seen: Situation) -> Iterator[Finding]:
     if not any(worker.alive for worker in seen.workers):
         return
     waiting = _unhandled_names(seen)
-    busiest = sorted(waiting, key=lambda name: -waiting[name])
-    for name in busiest[:MOST_OF_A_KIND]:
+    found: list[Finding] = []
+    for name in sorted(waiting, key=lambda name: -waiting[name]):
         text = f"No running worker handles {name}, {waiting[name]:,} waiting"
         remedies = (Remedy("tasks", "Waiting tasks", name), Remedy("workers", "Workers"))
-        yield Finding("unhandled", Severity.WARNING, text, None, waiting[name], name, remedies)
-    if rest := busiest[MOST_OF_A_KIND:]:
-        count = sum(waiting[name] for name in rest)
-        text = f"No running worker handles {len(rest)} more types, {count:,} waiting"
-        yield Finding("unhandled", Severity.WARNING, text, None, count, None, (Remedy("workers", "Workers"),))
+        found.append(Finding("unhandled", Severity.WARNING, text, None, waiting[name], name, remedies))
+    yield from _first_of(found, "types that no running worker handles", Remedy("workers", "Workers"))
 
 
 def _full(seen: Situation) -> Iterator[Finding]:
@@ -206,16 +217,18 @@ def _full(seen: Situation) -> Iterator[Finding]:
 
 
 def _parked(seen: Situation) -> Iterator[Finding]:
-    for each in sorted(seen.parked, key=lambda parked: -parked.count)[:MOST_OF_A_KIND]:
+    found: list[Finding] = []
+    for each in sorted(seen.parked, key=lambda parked: -parked.count):
         they = "task is parked: its" if each.count == 1 else "tasks are parked: their"
         text = f"{each.count:,} {each.name} {they} code does not fit what was recorded"
         remedies = (Remedy("task", "Oldest task", str(each.example)), Remedy("tasks", "Waiting tasks", each.name))
-        yield Finding("parked", Severity.WARNING, text, each.since, each.count, each.name, remedies)
+        found.append(Finding("parked", Severity.WARNING, text, each.since, each.count, each.name, remedies))
+    yield from _first_of(found, "types with parked tasks", Remedy("tasks", "Waiting tasks"))
 
 
 def _new_errors(seen: Situation) -> Iterator[Finding]:
     new = [each for each in seen.errors if seen.now - each.first_seen <= NEW and _status(seen, each) == "open"]
-    for group in sorted(new, key=lambda each: -each.count)[:MOST_OF_A_KIND]:
+    for group in sorted(new, key=lambda each: -each.count):
         kind = (group.fingerprint or "").partition(" in ")[0] or "An error"
         release = seen.releases.get(group.id)
         text = f"{kind} in {group.name} is new{f' in release {release}' if release else ''}: {group.message}"
@@ -229,7 +242,7 @@ def _new_errors(seen: Situation) -> Iterator[Finding]:
 
 def _returned_errors(seen: Situation) -> Iterator[Finding]:
     """Errors that have come back after they were resolved."""
-    for group in [each for each in seen.errors if _status(seen, each) == "reopened"][:MOST_OF_A_KIND]:
+    for group in [each for each in seen.errors if _status(seen, each) == "reopened"]:
         mark = seen.marks[group.id]
         kind = (group.fingerprint or "").partition(" in ")[0] or "An error"
         by = f" by {mark.set_by}" if mark.set_by else ""
@@ -238,30 +251,42 @@ def _returned_errors(seen: Situation) -> Iterator[Finding]:
         yield Finding("error_again", Severity.WARNING, text, group.last_seen, group.count, group.name, remedies)
 
 
+def _more_errors(seen: Situation) -> Iterator[Finding]:
+    if seen.more_errors:
+        many, count = len(seen.more_errors), sum(each.count for each in seen.more_errors)
+        text = f"{_count(many, 'more error')} {'is' if many == 1 else 'are'} new or back"
+        look = (Remedy("errors", "Errors"),)
+        yield Finding("new_error", Severity.WARNING, text, None, count, None, look, alike=many)
+
+
 def _status(seen: Situation, group: ErrorGroup) -> Status:
     return status_of(group.last_seen, seen.marks.get(group.id))
 
 
 def _lost_workers(seen: Situation) -> Iterator[Finding]:
     lost = [each for each in seen.ended if each.ending == "lost" and seen.now - each.ended_at <= NEW]
-    for worker in sorted(lost, key=lambda each: -each.tasks)[:MOST_OF_A_KIND]:
+    found: list[Finding] = []
+    for worker in sorted(lost, key=lambda each: -each.tasks):
         held = f" with {_tasks(worker.tasks)}, which run again" if worker.tasks else ""
         text = f"Worker {worker.worker_id} on {worker.host} was lost{held}"
         severity = Severity.WARNING if worker.tasks else Severity.INFO
         remedies = (Remedy("workers", "Workers"),)
-        yield Finding("worker_lost", severity, text, worker.ended_at, worker.tasks, None, remedies)
+        found.append(Finding("worker_lost", severity, text, worker.ended_at, worker.tasks, None, remedies))
+    yield from _first_of(found, "lost workers", Remedy("workers", "Workers"))
 
 
 def _silent_workers(seen: Situation) -> Iterator[Finding]:
     """Workers that have fallen silent and are not recorded as lost yet, which another worker does if there is one."""
     if _left_behind(seen):
         return
-    for worker in sorted(_silent(seen), key=lambda each: -each.running)[:MOST_OF_A_KIND]:
+    found: list[Finding] = []
+    for worker in sorted(_silent(seen), key=lambda each: -each.running):
         held = f"; it holds {_tasks(worker.running)}, which other workers will recover" if worker.running else ""
         text = f"Worker {worker.worker_id} on {worker.host} has stopped sending heartbeats{held}"
         severity = Severity.WARNING if worker.running else Severity.INFO
         remedies = (Remedy("workers", "Workers"),)
-        yield Finding("worker_silent", severity, text, worker.heartbeat_at, worker.running, None, remedies)
+        found.append(Finding("worker_silent", severity, text, worker.heartbeat_at, worker.running, None, remedies))
+    yield from _first_of(found, "workers that have stopped sending heartbeats", Remedy("workers", "Workers"))
 
 
 def _stuck(seen: Situation) -> Iterator[Finding]:
@@ -289,7 +314,8 @@ def _missed_schedules(seen: Situation) -> Iterator[Finding]:
 
 def _objectives_at_risk(seen: Situation) -> Iterator[Finding]:
     risky = sorted((each for each in seen.standings if each.at_risk), key=lambda each: each.budget or 0.0)
-    for each in risky[:MOST_OF_A_KIND]:
+    found: list[Finding] = []
+    for each in risky:
         objective, budget = each.objective, each.budget or 0.0
         name = objective.name or "All types together"
         missed = budget < 0
@@ -298,7 +324,8 @@ def _objectives_at_risk(seen: Situation) -> Iterator[Finding]:
         late = round(each.count * (100 - (each.within or 0.0)) / 100)
         remedies = (Remedy("latency", "Latency", objective.name), Remedy("tasks", "Waiting tasks", objective.name))
         severity = Severity.WARNING if missed else Severity.INFO
-        yield Finding("objective_at_risk", severity, text, None, late, objective.name, remedies)
+        found.append(Finding("objective_at_risk", severity, text, None, late, objective.name, remedies))
+    yield from _first_of(found, "objectives that are missed or at risk", Remedy("latency", "Latency"))
 
 
 def _open_questions(seen: Situation) -> Iterator[Finding]:

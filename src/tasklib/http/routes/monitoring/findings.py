@@ -37,6 +37,9 @@ class FindingInfo(Answer):
     count: int = Field(description="How many tasks it concerns.")
     type: str | None = Field(validation_alias="name", description="The type it is about; null if about several.")
     actions: list[FindingAction] = Field(validation_alias="remedies")
+    alike: int = Field(
+        description="How many of one kind it tells of: the first of a kind one by one, the rest together."
+    )
 
 
 class FindingInfos(Answer):
