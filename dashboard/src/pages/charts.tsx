@@ -3,7 +3,7 @@
 import { useMemo } from "preact/hooks";
 import { getSeries, type Series } from "../api/metrics";
 import { now } from "../clock";
-import { byName, localTime, short, span } from "../format";
+import { localTime, short, span } from "../format";
 import { stats } from "../live";
 import { go, href, query, setQuery } from "../router";
 import { useResource } from "../resource";
@@ -11,6 +11,7 @@ import { LIVE_SECONDS, type Sample, samples } from "../samples";
 import { Loading, Panel, Trouble } from "../ui/basic";
 import { useChanges } from "../ui/changes";
 import { Chart, type Line } from "../ui/chart";
+import { TypeChoice } from "../ui/choices";
 import { Unread } from "../ui/listed";
 
 export const RANGES: Record<string, [string, number]> = {
@@ -42,7 +43,6 @@ export function Charts() {
 }
 
 function RangeBar({ range, type }: { range: string; type: string }) {
-  const types = Object.keys(stats.value?.byType ?? {}).sort(byName);
   return (
     <div class="range-bar">
       <div class="segments" role="group" aria-label="Time shown">
@@ -62,19 +62,7 @@ function RangeBar({ range, type }: { range: string; type: string }) {
           Log scale for durations
         </label>
       )}
-      {range !== "live" && (
-        <label class="field">
-          <span class="unseen">Type in the charts</span>
-          <select value={type} onChange={(event) => setQuery({ type: event.currentTarget.value || null })}>
-            <option value="">All types</option>
-            {types.map((name) => (
-              <option key={name} value={name}>
-                {name}
-              </option>
-            ))}
-          </select>
-        </label>
-      )}
+      {range !== "live" && <TypeChoice type={type} label="Type in the charts" />}
     </div>
   );
 }

@@ -2,14 +2,14 @@
 
 import { api, take } from "../api/client";
 import type { components } from "../api/schema";
-import { absolute, budgetText, byName, count, localTime, percent, plural, span } from "../format";
-import { stats } from "../live";
+import { absolute, budgetText, count, localTime, percent, plural, span } from "../format";
 import { go, href, query, setQuery } from "../router";
 import { type Resource, useResource } from "../resource";
 import { can } from "../session";
 import { attempt, sayUndoable } from "../toasts";
 import { Ago, Button, Empty, Fact, PageHead, Panel } from "../ui/basic";
 import { Listed } from "../ui/listed";
+import { TypeChoice } from "../ui/choices";
 import { ChangeLines, useChanges } from "../ui/changes";
 import { Measured, TimeAxis } from "../ui/measured";
 import { Segments } from "../ui/segments";
@@ -171,23 +171,6 @@ function Objectives({ source }: { source: Resource<{ objectives: Held[] }> }) {
 }
 
 const positive = (text: string | null): number | null => (Number(text) > 0 ? Number(text) : null);
-
-function TypeChoice({ type }: { type: string }) {
-  const types = Object.keys(stats.value?.byType ?? {}).sort(byName);
-  return (
-    <label class="field">
-      <span class="unseen">Type</span>
-      <select value={type} onChange={(event) => setQuery({ type: event.currentTarget.value || null })}>
-        <option value="">All types</option>
-        {types.map((name) => (
-          <option key={name} value={name}>
-            {name}
-          </option>
-        ))}
-      </select>
-    </label>
-  );
-}
 
 /** `99.5 % start within 5 s`, kept in the address like everything else. */
 function Objective({ within, target, verb }: { within: number; target: number; verb: string }) {

@@ -11,6 +11,7 @@ import { can } from "../session";
 import { Button, Empty, PageHead } from "../ui/basic";
 import { News, useCalm } from "../ui/calm";
 import { LimitDialog, PauseDialog } from "../ui/controls";
+import { OrderChoice } from "../ui/choices";
 import { Listed } from "../ui/listed";
 import { Table } from "../ui/table";
 import "../styles/types.css";
@@ -138,16 +139,7 @@ function Narrow({ search, order }: { search: string; order: string }) {
         <span class="unseen">Search types</span>
         <input type="search" data-search placeholder="Search types   /" value={search} onInput={(event) => setQuery({ search: event.currentTarget.value || null }, true)} />
       </label>
-      <label class="field">
-        <span class="unseen">Order</span>
-        <select value={order} onChange={(event) => setQuery({ sort: event.currentTarget.value || null }, true)}>
-          {ORDERS.map(([value, text]) => (
-            <option key={value} value={value}>
-              {text}
-            </option>
-          ))}
-        </select>
-      </label>
+      <OrderChoice order={order} orders={ORDERS} />
     </search>
   );
 }

@@ -8,6 +8,7 @@ import { useResource } from "../../resource";
 import { can } from "../../session";
 import { Ago, Button, Empty, PageHead } from "../../ui/basic";
 import { News, useCalm } from "../../ui/calm";
+import { OrderChoice } from "../../ui/choices";
 import { Listed } from "../../ui/listed";
 import { Segments } from "../../ui/segments";
 import { Spark } from "../../ui/spark";
@@ -120,16 +121,7 @@ function Narrow({ search, order, status, groups }: NarrowProps) {
           <span class="unseen">Search in errors</span>
           <input type="search" data-search placeholder="Search errors   /" value={search} onInput={(event) => setQuery({ search: event.currentTarget.value || null }, true)} />
         </label>
-        <label class="field">
-          <span class="unseen">Order</span>
-          <select value={order} onChange={(event) => setQuery({ sort: event.currentTarget.value || null }, true)}>
-            {ORDERS.map(([value, text]) => (
-              <option key={value} value={value}>
-                {text}
-              </option>
-            ))}
-          </select>
-        </label>
+        <OrderChoice order={order} orders={ORDERS} />
       </div>
     </search>
   );

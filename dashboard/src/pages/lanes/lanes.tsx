@@ -3,11 +3,11 @@
 import { useState } from "preact/hooks";
 import { api, take } from "../../api/client";
 import type { components } from "../../api/schema";
-import { absolute, byName, count, localTime, plural, span, timeOfDay } from "../../format";
-import { stats } from "../../live";
+import { absolute, count, localTime, plural, span, timeOfDay } from "../../format";
 import { go, href, query, setQuery } from "../../router";
 import { useResource } from "../../resource";
 import { Button, Empty, PageHead, Panel } from "../../ui/basic";
+import { TypeChoice } from "../../ui/choices";
 import { Listed } from "../../ui/listed";
 import { Segments } from "../../ui/segments";
 import { Table } from "../../ui/table";
@@ -74,24 +74,6 @@ function Aside({ data }: { data: Lanes }) {
       {days ? absolute(data.until) : timeOfDay(data.until)}
       {left}
     </>
-  );
-}
-
-function TypeChoice({ type }: { type: string }) {
-  return (
-    <label class="field">
-      <span class="unseen">Type</span>
-      <select value={type} onChange={(event) => setQuery({ type: event.currentTarget.value || null })}>
-        <option value="">All types</option>
-        {Object.keys(stats.value?.byType ?? {})
-          .sort(byName)
-          .map((name) => (
-            <option key={name} value={name}>
-              {name}
-            </option>
-          ))}
-      </select>
-    </label>
   );
 }
 
