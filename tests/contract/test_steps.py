@@ -401,6 +401,22 @@ def test_a_step_past_its_timeout_has_failed(queue: Face):
     never.set()
 
 
+def test_a_step_can_limit_what_it_awaits(queue: Face):
+    async def impatient() -> str:
+        try:
+            async with asyncio.timeout(0.01):
+                await asyncio.Event().wait()
+        except TimeoutError:
+            return "enough"
+        return "never"
+
+    @queue.task(max_retries=0)
+    async def workflow(ctx: AsyncTaskContext) -> list[str]:
+        return [await ctx.step(impatient), await ctx.options(transactional=True).step(impatient)]
+
+    assert finish(queue, workflow.submit()).result == {"value": ["enough", "enough"]}
+
+
 def test_a_value_that_cannot_be_recorded_is_final(queue: Face, calls: Calls):
     @queue.task(max_retries=3)
     async def workflow(ctx: AsyncTaskContext) -> None:

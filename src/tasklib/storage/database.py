@@ -29,6 +29,11 @@ class Transaction(Protocol):
         """Run an operation inside it, awaiting."""
         ...
 
+    def abort(self) -> None:
+        """Undo it at once, from another thread than the one that blocks in it: a statement that runs is interrupted,
+        later ones are refused."""
+        ...
+
 
 class Database(Protocol):
     """One database, usable from any thread and any event loop."""

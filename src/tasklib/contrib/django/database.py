@@ -136,3 +136,6 @@ class _Shared:
 
     async def arun(self, make: Callable[[], Operation[T]]) -> T:
         return await self._database.arun_on(self.connection, make)
+
+    def abort(self) -> None:
+        """Nothing can end a statement on Django's connection from outside: it is undone when the function ends."""

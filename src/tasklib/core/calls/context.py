@@ -278,12 +278,14 @@ def context_class(is_async: bool) -> type[TaskContext]:
 class StepContext(TaskContext):
     """The context while a step runs: with the step's key, and its transaction if it has one; made by the worker."""
 
-    __slots__ = ("_key", "_outer")
+    __slots__ = ("_key", "_outer", "part_of")
 
-    def __init__(self, outer: TaskContext, key: str) -> None:
+    def __init__(self, outer: TaskContext, key: str, part_of: object = None) -> None:
+        """`part_of` is the attempt that makes the step."""
         super().__init__(lambda: outer.task, state=outer.state, worker_id=outer.worker_id)
         self._outer = outer
         self._key = key
+        self.part_of = part_of
 
     @property
     def step_key(self) -> str:

@@ -6,7 +6,7 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, Protocol, TypeVar, overload
 
-from tasklib.core.calls.context import TaskContext
+from tasklib.core.calls.context import StepContext, TaskContext
 from tasklib.errors import ContextError
 
 _T = TypeVar("_T")
@@ -46,7 +46,8 @@ def current_context(*default: Any) -> Any:
 
 def running_attempt() -> object:
     """The attempt this code is part of, the same object each time; None outside one."""
-    return _current.get()
+    found = _current.get()
+    return found.part_of if isinstance(found, StepContext) else found
 
 
 def transaction_here(connection: Any, database: object) -> Any:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import socket
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from tasklib.storage.enlist import Enlisted
 
 CONFLICT_TRIES = 5
+CANCEL_SECONDS = 5.0
+"""How long the server may take to take note that a statement is to be cancelled."""
 
 
 class PostgresDatabase:
@@ -252,6 +256,16 @@ class _Transaction:
 
     async def arun(self, make: Callable[[], Operation[T]]) -> T:
         return await self._enlisted().arun(make())
+
+    def abort(self) -> None:
+        # A connection cannot be closed under the thread that uses it, but its socket can be: the server then undoes the
+        # transaction.  While it runs a statement it would not notice.
+        connection = self.connection
+        with suppress(psycopg.Error, OSError):
+            if connection.info.transaction_status == TransactionStatus.ACTIVE:
+                connection.cancel_safe(timeout=CANCEL_SECONDS)
+        with suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.fileno())) as same:
+            same.shutdown(socket.SHUT_RDWR)
 
     def _enlisted(self) -> Enlisted:
         from tasklib.storage.enlist import enlist

@@ -35,7 +35,7 @@ class Loan:
         # Held during each of the user's statements: undoing during one would let its rest run outside the transaction.
         self._lock = threading.RLock()
         self._overdue = self._undoing = self._returned = False
-        self._timer = threading.Timer(limit, self._expire)
+        self._timer = threading.Timer(limit, self.expire)
         self._timer.daemon = True
 
     def __enter__(self) -> Self:
@@ -76,16 +76,8 @@ class Loan:
             "completion when the function returns, and undone when it raises; leave that to the worker"
         )
 
-    def _check_open(self) -> None:
-        if self._overdue:
-            raise self._too_long()
-        if not self._connection.in_transaction:
-            raise ContextError(
-                "the transaction of ctx.connection is gone: SQLite gave it up after an error, or a statement ended it; "
-                "let such an error pass, so that the task is tried again"
-            )
-
-    def _expire(self) -> None:
+    def expire(self) -> None:
+        """Undo the transaction, and refuse later statements of the user's; called from outside."""
         self._overdue = True
         while not self._lock.acquire(timeout=_INTERRUPT_SECONDS):
             with suppress(sqlite3.ProgrammingError):  # the loan has just ended, and its connection is closed
@@ -99,6 +91,15 @@ class Loan:
         finally:
             self._undoing = False
             self._lock.release()
+
+    def _check_open(self) -> None:
+        if self._overdue:
+            raise self._too_long()
+        if not self._connection.in_transaction:
+            raise ContextError(
+                "the transaction of ctx.connection is gone: SQLite gave it up after an error, or a statement ended it; "
+                "let such an error pass, so that the task is tried again"
+            )
 
     def _too_long(self) -> DatabaseBusy:
         return DatabaseBusy(

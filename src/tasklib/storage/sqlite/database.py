@@ -129,8 +129,8 @@ class SqliteDatabase:
 
         try:
             session.execute_translated(BEGIN)
-            with Loan(connection, self._config.busy_timeout_seconds / 2, undo):
-                yield _Transaction(connection, self.clock)
+            with Loan(connection, self._config.busy_timeout_seconds / 2, undo) as loan:
+                yield _Transaction(connection, loan, self.clock)
             session.execute_translated(COMMIT)
         finally:
             session.close()
@@ -375,8 +375,9 @@ class SqliteDatabase:
 class _Transaction:
     """A connection with a transaction open, lent to the user's code."""
 
-    def __init__(self, connection: LentConnection, clock: Clock) -> None:
+    def __init__(self, connection: LentConnection, loan: Loan, clock: Clock) -> None:
         self.connection = connection
+        self._loan = loan
         self._clock = clock
 
     def run(self, make: Callable[[], Operation[T]]) -> T:
@@ -386,6 +387,9 @@ class _Transaction:
 
     async def arun(self, make: Callable[[], Operation[T]]) -> T:
         return self.run(make)
+
+    def abort(self) -> None:
+        self._loan.expire()
 
 
 def _give_back(block: AbstractContextManager[Transaction], turn: Future[Transaction]) -> None:

@@ -31,7 +31,7 @@ from tasklib.worker.execution.dependencies import (
     with_dependencies,
     with_dependencies_async,
 )
-from tasklib.worker.workflows.drivers import joined, not_begun
+from tasklib.worker.workflows.transactions import joined, not_begun
 
 
 class Committed(Enum):

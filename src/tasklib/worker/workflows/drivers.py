@@ -4,39 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import random
 import threading
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Any, Final, assert_never
 
-from tasklib.core.calls.context import StepContext, TaskContext
-from tasklib.core.calls.current import activate
+from tasklib.core.calls.context import StepContext
+from tasklib.core.calls.current import activate, running_attempt
 from tasklib.core.calls.middleware import Middleware, around_step
 from tasklib.core.calls.signals import Suspended
 from tasklib.core.calls.steps import StepOptions
 from tasklib.core.time.timing import Timing
 from tasklib.definition.functions import is_async
-from tasklib.errors import DatabaseBusy, DatabaseUnavailable, Snooze, TaskTimeout
-from tasklib.storage.database import Database, HasDatabase, Transaction
+from tasklib.storage.database import HasDatabase
 from tasklib.worker.workflows.effects import Ask, Call, Effect, Logic, Park, Rest, T, Transact
 from tasklib.worker.workflows.engine import Engine
 from tasklib.worker.workflows.journal import StepJournal
 from tasklib.worker.workflows.step_threads import call_within, start_in_thread
+from tasklib.worker.workflows.time_limits import limited
+from tasklib.worker.workflows.transactions import Around, transact_awaiting, transact_blocking
 
 ROUNDS: Final = 8
 """Turns of the event loop in which another branch of the function may start a step before the function is suspended."""
 ANEW: Final = Park("sleep", "", 0.0)
 """The ending of an attempt that starts over at once."""
-POSTPONE_SECONDS: Final = 1.0
-"""About how long an attempt is postponed whose transaction could not begin."""
-
-
-Around: TypeAlias = Callable[[StepContext], AbstractContextManager[Any]]
-"""Context managers around each step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +101,7 @@ class _Workflow:
         raise NotImplementedError
 
     def _step_context(self, call: Call) -> StepContext:
-        return StepContext(self.engine.context, call.key)
+        return StepContext(self.engine.context, call.key, part_of=running_attempt())
 
     def _is_new_record(self, effect: Effect) -> bool:
         """Whether the effect records a step that has ended: with `restarts` the function then starts over."""
@@ -183,25 +176,18 @@ class AwaitingWorkflow(_Workflow):
 
     async def _call(self, call: Call) -> Any:
         context = self._step_context(call)
-        limit: Any = self._timing.timeout(call.timeout_seconds)
-        try:
-            async with limit:
-                if is_async(call.function):
-                    with activate(context), self._around(context):
-                        return await call.function(*call.args, **call.kwargs)
-                return await self._in_thread(lambda: _call_in(context, call, self._around))
-        except TimeoutError:
-            if call.timeout_seconds is not None and limit.expired():
-                raise TaskTimeout(call.timeout_seconds) from None
-            raise
+        async with limited(self._timing, call.timeout_seconds):
+            if is_async(call.function):
+                with activate(context), self._around(context):
+                    return await call.function(*call.args, **call.kwargs)
+            return await self._in_thread(lambda: _call_in(context, call, self._around))
 
     async def _transact(self, effect: Transact) -> None:
-        call = effect.call
-        context = self._step_context(call)
-        if not is_async(call.function):
-            await self._in_thread(lambda: transact_blocking(self._storage.database, context, effect, self._around))
-            return
-        await transact_awaiting(self._storage.database, context, effect, self._around)
+        given = self._storage.database, self._step_context(effect.call), effect, self._around, self._timing
+        if is_async(effect.call.function):
+            await transact_awaiting(*given)
+        else:
+            await self._in_thread(lambda: transact_blocking(*given))
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         done = start_in_thread(call)
@@ -303,11 +289,11 @@ class BlockingWorkflow(_Workflow):
         return call_within(call.timeout_seconds, lambda: _call_in(context, call, self._around))
 
     def _transact(self, effect: Transact) -> None:
-        context = self._step_context(effect.call)
+        given = self._storage.database, self._step_context(effect.call), effect, self._around, self._timing
         if is_async(effect.call.function):
-            asyncio.run(transact_awaiting(self._storage.database, context, effect, self._around))
+            asyncio.run(transact_awaiting(*given))
         else:
-            transact_blocking(self._storage.database, context, effect, self._around)
+            transact_blocking(*given)
 
     def _park(self, park: Park) -> None:
         with self._changed:
@@ -320,52 +306,6 @@ class BlockingWorkflow(_Workflow):
                 self.engine.suspend(self._parked)
                 self._changed.notify_all()
         raise Suspended
-
-
-def transact_blocking(database: Database, context: StepContext, effect: Transact, around: Around) -> None:
-    """Run the step in a transaction whose last statement records it."""
-    begun = False
-    try:
-        with database.transaction() as transaction:
-            begun = True
-            with joined(context, database, transaction), around(context):
-                value = effect.call.function(*effect.call.args, **effect.call.kwargs)
-            transaction.run(lambda: effect.record(value))
-    except (DatabaseBusy, DatabaseUnavailable) as error:
-        if begun:
-            raise
-        raise not_begun(error) from error
-
-
-async def transact_awaiting(database: Database, context: StepContext, effect: Transact, around: Around) -> None:
-    """Run the step of a coroutine function in a transaction whose last statement records it."""
-    begun = False
-    try:
-        async with database.atransaction() as transaction:
-            begun = True
-            with joined(context, database, transaction), around(context):
-                value = await effect.call.function(*effect.call.args, **effect.call.kwargs)
-            await transaction.arun(lambda: effect.record(value))
-    except (DatabaseBusy, DatabaseUnavailable) as error:
-        if begun:
-            raise
-        raise not_begun(error) from error
-
-
-def not_begun(error: Exception) -> Snooze:
-    """Postpones an attempt whose transaction could not begin; no attempt is spent."""
-    return Snooze(delay=POSTPONE_SECONDS * random.uniform(0.5, 1.5), reason=f"no transaction could begin: {error}")
-
-
-@contextmanager
-def joined(context: TaskContext, database: Database, transaction: Transaction) -> Generator[None]:
-    """Let the function use the transaction inside the block; code that outlives the block no longer can."""
-    context.join(database, transaction.connection)
-    try:
-        with activate(context):
-            yield
-    finally:
-        context.join(None, None)
 
 
 def _call_in(context: StepContext, call: Call, around: Around) -> Any:

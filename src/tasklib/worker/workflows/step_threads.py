@@ -33,11 +33,11 @@ def start_in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
         with suppress(RuntimeError):  # The loop is closed by now, and nothing waits for it.
             loop.call_soon_threadsafe(deliver, value, error)
 
-    _start_thread(call, notify)
+    start_thread(call, notify)
     return done
 
 
-def _start_thread(call: Callable[[], Any], notify: Callable[[Any, BaseException | None], None]) -> None:
+def start_thread(call: Callable[[], Any], notify: Callable[[Any, BaseException | None], None]) -> None:
     """Make the call in a new daemon thread, with a copy of the context variables."""
     variables = contextvars.copy_context()
 
@@ -61,7 +61,7 @@ def call_within(seconds: float, call: Callable[[], Any]) -> Any:
         outcome[:] = value, error
         ended.set()
 
-    _start_thread(call, notify)
+    start_thread(call, notify)
     if not ended.wait(seconds):
         raise TaskTimeout(seconds)
     if outcome[1] is not None:
