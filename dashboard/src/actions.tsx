@@ -3,7 +3,7 @@
 import { BY_DEFAULT, POSSIBLE } from "./api/actions";
 import { type Action, api, type BulkFilter, Problem, take, type Task } from "./api/client";
 import { absolute, plural, shortId, span, verb } from "./format";
-import { restart, tick } from "./live";
+import { acted, restart } from "./live";
 import { href } from "./router";
 import { attempt, say, sayUndoable } from "./toasts";
 import type { Shown } from "./ui/basic";
@@ -29,7 +29,7 @@ export function isPossibleInBulk(action: Action, statuses: readonly string[]): b
 
 /** News of our own doing: everything on the page reads again. */
 export function changed(): void {
-  tick.value++;
+  acted.value++;
 }
 
 export function act(action: Action, task: Pick<Task, "id" | "type" | "priority">, shown: Shown, after?: () => void): void {

@@ -17,6 +17,8 @@ export const snapshot = signal<Snapshot | null>(null);
 export const connection = signal<Connection>("connecting");
 /** Grows with every piece of news: what shows tasks reads them again. */
 export const tick = signal(0);
+/** Grows with everything that is done on this page: whatever it shows is read again. */
+export const acted = signal(0);
 export const lastHeard = signal<number | null>(null);
 export const stats = computed(() => snapshot.value?.stats ?? null);
 

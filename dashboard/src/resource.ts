@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Problem } from "./api/client";
-import { connection, tick } from "./live";
+import { acted, connection, tick } from "./live";
 
 export interface Resource<T> {
   data: T | null;
@@ -77,7 +77,7 @@ export function useResource<T>(
     problem: null,
   });
   const reader = useRef<Reader<T> | null>(null);
-  const news = live ? tick.value : 0;
+  const news = acted.value + (live ? tick.value : 0);
 
   useEffect(() => {
     if (key === null) return;
