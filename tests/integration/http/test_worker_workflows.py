@@ -8,6 +8,7 @@ import pytest
 
 from tasklib.http.schemas import workers as schemas
 from tasklib.storage.operations.access.tokens import Role, create_token
+from tasklib.storage.operations.workflows.steps import wake_tasks
 from tests.fixtures.queues import Face
 from tests.integration.http.conftest import Client
 
@@ -108,6 +109,20 @@ def test_a_wait_gives_the_event_or_ends_the_attempt(queue: Face, remote: Remote)
     assert (there.status_code, there.json()["value"]) == (200, {"at": "sea"})
     at_once = remote.send("suspend", key="again", events=["lost:1"])
     assert (at_once.status_code, at_once.json()["value"]) == (200, {"at": "sea"})
+
+
+def test_an_open_wait_waits_for_what_its_worker_asks_for_now(queue: Face, remote: Remote) -> None:
+    remote.send("suspend", key="gate", events=["a", "c"])
+    remote.send("suspend", key="gate", events=["a", "c"])
+    queue.do(lambda: wake_tasks([remote.task["id"]]))
+    assert remote.claim()
+    assert remote.send("suspend", key="gate", events=["b", "c"]).status_code == 202
+    remote.http.post("/api/events", {"name": "a", "payload": 1})
+    assert remote.claim() is None
+    remote.http.post("/api/events", {"name": "b", "payload": 2})
+
+    assert remote.claim()
+    assert remote.steps() == {"gate": ("done", 2)}
 
 
 def test_a_wait_that_gives_up_says_so(queue: Face, remote: Remote) -> None:

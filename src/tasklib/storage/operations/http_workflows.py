@@ -133,10 +133,13 @@ def open_wait(attempt: Attempt, wait: Wait) -> Operation[Task | None]:
         yield from _require_children(attempt, wait.key)
         return task
     found = yield from _find(attempt, wait.key, wait.kind)
-    if found is None:
+    awaited = [events.check_event(each) for each in wait.events]
+    if found is not None and found.state == "open" and wait.kind != "sleep":
+        asked = (awaited, wait.question, wait.seconds)
+        yield from events.renew_wait(str(attempt.task_id), attempt.version, wait.key, *asked)
+    elif found is None:
         number = yield from _number(attempt)
         row = step_row(wait.key, number, wait.kind) | {"until_in": wait.seconds, "ask": wait.question}
-        awaited = [events.check_event(each) for each in wait.events]
         yield from events.open_wait(str(attempt.task_id), attempt.version, timed(row, 0.0), awaited)
     return task
 

@@ -47,6 +47,7 @@ REQUESTS: Final[Mapping[str, Callable[..., Operation[Any]]]] = {
     "load": lambda task: steps_.load_steps(task.id),
     "note": lambda task, key, note: steps_.note_step(task.id, key, note),
     "open_wait": lambda task, step, events: events_.open_wait(task.id, task.version, step, events),
+    "renew_wait": lambda task, **asked: events_.renew_wait(task.id, task.version, **asked),
     "take": lambda task, key, events: events_.take_event(task.id, task.version, key, events),
     "open_group": lambda task, **params: groups.open_group(task.id, task.version, **params),
     "add_members": lambda task, group, **more: groups.add_members(task.id, task.version, group, **more),

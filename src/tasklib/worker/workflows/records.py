@@ -39,11 +39,17 @@ class Record:
     """Seconds until its deadline, as of when it was loaded."""
     note: str | None = None
     has_undo: bool = False
+    passed: bool = False
+    """Whether the function has begun something since it ended."""
+    ask: Mapping[str, Any] | None = None
+    """The question to a person, with the schema of its answer."""
+    events: Sequence[str] | None = None
+    """What an open wait waits for."""
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Record:
         """The record from a row of the journal's answer."""
-        return cls(**{name: data[name] for name in cls.__slots__})
+        return cls(**{name: data[name] for name in cls.__slots__ if name in data})
 
 
 class ValueType:

@@ -16,7 +16,7 @@ from tasklib.storage.operations.limits.budgets import taken
 from tasklib.storage.operations.workflows.events import check_event
 from tasklib.worker.workflows.effects import Ask, Logic, Park, Rest
 from tasklib.worker.workflows.history import History
-from tasklib.worker.workflows.records import ValueType, digest_of
+from tasklib.worker.workflows.records import Record, ValueType, digest_of
 from tasklib.worker.workflows.undo import refuse_undo
 
 SHORT_SLEEP: Final = 1.0
@@ -99,24 +99,40 @@ class WaitLogic(History):
         values: ValueType,
         question: Mapping[str, Any] | None,
     ) -> Logic[Any]:
-        kind = "wait" if question is None else "ask"
+        kind, awaited = ("wait", list(events)) if question is None else ("ask", [])
         found = yield from self._find(key, kind, None)
         if found is None:
             # Commit the open step first, then look for the event: one that is emitted meanwhile either finds the step
             # or is found here.
             row = self._row(key, number, kind, None, 0) | {"until_in": seconds, "ask": question}
-            awaited = list(events) if question is None else []
             yield Ask("open_wait", {"step": self._finished(row, self._timing.monotonic()), "events": awaited})
             self._remember(row)
         elif found.state != "open":
+            self._require_same(found, events, question)
             return self._waited(key, found.state, found.value, values)
-        answer = yield Ask("take", {"key": key, "events": list(events) if question is None else []})
+        elif found.ask != question or set(found.events or ()) != set(awaited):
+            yield Ask("renew_wait", {"key": key, "events": awaited, "question": question, "seconds": seconds})
+        answer = yield Ask("take", {"key": key, "events": awaited})
         if answer["state"] != "open":
             self._remember(self._row(key, number, kind, None, 0) | {"state": answer["state"], "value": answer["value"]})
             return self._waited(key, answer["state"], answer["value"], values)
         waits_for = f"answer {key}" if question is not None else f"event {' | '.join(events)}"
         yield Park(waits_for, key, answer["left"], fillable=True)
         raise AssertionError("a wait that was suspended goes on")
+
+    def _require_same(self, found: Record, events: Sequence[str], question: Mapping[str, Any] | None) -> None:
+        """Park the task if another event has come than the code asks for, or the answer to another question.
+
+        Where the function has gone on since, it has had the value, and gets it again.
+        """
+        if found.state != "done" or found.passed:
+            return
+        if question is None:
+            if found.note is not None and found.note not in events:
+                recorded, asked = f"a wait that event {found.note!r} has ended", f"event {' | '.join(events)!r}"
+                raise self._mismatch(found.key, recorded, asked)
+        elif (before := (found.ask or question)["question"]) != question["question"]:
+            raise self._mismatch(found.key, f"the answer to {before!r}", f"the answer to {question['question']!r}")
 
     @staticmethod
     def _waited(key: str, state: str, value: Any, values: ValueType) -> Any:

@@ -78,6 +78,26 @@ def open_wait(task_id: str, version: int, step: Mapping[str, Any], events: Seque
         yield Statement("open_waits", {"id": task_id, "key": step["key"], "events": dumps(list(events))})
 
 
+def renew_wait(
+    task_id: str,
+    version: int,
+    key: str,
+    events: Sequence[str],
+    question: Mapping[str, Any] | None,
+    seconds: float | None,
+) -> Operation[None]:
+    """Let an open step wait for what the code asks for now, if that is something else, and as long as it says now."""
+    yield BEGIN
+    if not (yield Statement("lock_attempt", {"id": task_id, "version": version})):
+        raise ClaimLost(UUID(task_id), version)
+    (step,) = yield Statement("get_step", {"id": task_id, "key": key})
+    if set(json_value(step["events"]) or ()) == set(events) and json_value(step["ask"]) == question:
+        return
+    asked = {"ask": None if question is None else dumps(question), "events": dumps(list(events))}
+    if (yield Statement("renew_wait", {"id": task_id, "key": key, "seconds": seconds} | asked)) and events:
+        yield Statement("open_waits", {"id": task_id, "key": key, "events": asked["events"]})
+
+
 def take_event(task_id: str, version: int, key: str, events: Sequence[str]) -> Operation[dict[str, Any]]:
     """What has become of a step that waits: filled, timed out, or still open with the seconds that are left."""
     yield BEGIN

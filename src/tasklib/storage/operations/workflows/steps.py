@@ -59,7 +59,10 @@ def timed(row: dict[str, Any], seconds: float) -> dict[str, Any]:
 
 def load_steps(task_id: str) -> Operation[list[dict[str, Any]]]:
     """Everything that a task has recorded, in its order."""
-    return [_step(row) for row in (yield Statement("load_steps", {"id": task_id}))]
+    rows = yield Statement("load_steps", {"id": task_id})
+    # The number decides where a clock is too coarse.
+    latest = max(((row["started_at"], row["number"]) for row in rows if row["started_at"] is not None), default=None)
+    return [_step(row) | {"passed": _is_passed(row, latest)} for row in rows]
 
 
 def list_steps(task_id: UUID) -> Operation[list[StepInfo]]:
@@ -168,6 +171,12 @@ def notify_woken(rows: Sequence[Row]) -> Operation[None]:
         )
 
 
+def _is_passed(row: Row, latest: tuple[Any, int] | None) -> bool:
+    """Whether the function has gone on since the step ended: it has begun another one."""
+    return latest is not None and row["ended_at"] is not None and (row["ended_at"], row["number"]) < latest
+
+
 def _step(row: Row) -> dict[str, Any]:
     plain = ("key", "number", "kind", "state", "digest", "tries", "left", "note", "has_undo")
-    return {name: row[name] for name in plain} | {"value": json_value(row["value"]), "error": json_value(row["error"])}
+    in_json = ("value", "error", "ask", "events")
+    return {name: row[name] for name in plain} | {name: json_value(row[name]) for name in in_json}

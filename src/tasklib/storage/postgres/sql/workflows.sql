@@ -2,7 +2,8 @@
 -- Everything a task has recorded, with the seconds that are left until each step's moment.
 SELECT s.key, s.number, s.kind, s.state, s.version, s.digest, s.value::text AS value, s.error::text AS error, s.tries,
     extract(epoch FROM s.until - coalesce(:now::timestamptz, now()))::float8 AS left, s.note, s.started_at, s.ended_at,
-    s.until, s.ask::text AS ask, s.undo IS NOT NULL AS has_undo, s.undo ->> 'name' AS undo
+    s.until, s.ask::text AS ask, s.undo IS NOT NULL AS has_undo, s.undo ->> 'name' AS undo,
+    CASE WHEN s.kind = 'wait' AND s.state = 'open' THEN {its_events} END AS events
 FROM {schema}.tasklib_steps AS s
 WHERE s.task_id = :id::uuid
 ORDER BY s.number, s.key;
@@ -81,6 +82,24 @@ UPDATE {schema}.tasklib_steps AS s
 SET state = 'open', tries = 0, until = NULL, ended_at = NULL
 FROM jsonb_to_recordset(:batch::jsonb) AS b (id uuid, key text)
 WHERE s.task_id = b.id AND s.state = 'failed' AND s.kind NOT IN ('wait', 'ask') AND (b.key IS NULL OR s.key = b.key);
+
+-- fragment: its_events
+(
+        SELECT jsonb_agg(w.event)::text FROM {schema}.tasklib_waits AS w WHERE w.task_id = s.task_id AND w.key = s.key
+    )
+
+-- name: renew_wait
+-- Let an open step wait for something else from now on.
+WITH gone AS (
+    DELETE FROM {schema}.tasklib_waits AS w
+    WHERE w.task_id = :id::uuid AND w.key = :key::text
+        AND w.event NOT IN (SELECT jsonb_array_elements_text(:events::jsonb))
+)
+UPDATE {schema}.tasklib_steps AS s
+SET ask = :ask::jsonb,
+    until = coalesce(:now::timestamptz, now()) + make_interval(secs => :seconds::double precision)
+WHERE s.task_id = :id::uuid AND s.key = :key::text AND s.state = 'open'
+RETURNING s.key;
 
 -- name: renew_patience
 -- Give an open step that was opened again, and so has no moment, as many seconds as it had.
@@ -266,7 +285,7 @@ FOR NO KEY UPDATE;
 -- name: get_step
 -- One step, with the seconds that are left until its moment.
 SELECT s.key, s.number, s.kind, s.state, s.value::text AS value, s.error::text AS error, s.ask::text AS ask,
-    extract(epoch FROM s.until - coalesce(:now::timestamptz, now()))::float8 AS left
+    extract(epoch FROM s.until - coalesce(:now::timestamptz, now()))::float8 AS left, {its_events} AS events
 FROM {schema}.tasklib_steps AS s WHERE s.task_id = :id::uuid AND s.key = :key::text;
 
 -- name: find_questions

@@ -2,7 +2,8 @@
 -- Everything a task has recorded, with the seconds that are left until each step's moment.
 SELECT s.key, s.number, s.kind, s.state, s.version, s.digest, s.value, s.error, s.tries,
     (julianday(s.until) - julianday(:now)) * 86400.0 AS left, s.note, s.started_at, s.ended_at, s.until,
-    s.ask, s.undo IS NOT NULL AS has_undo, s.undo ->> 'name' AS undo
+    s.ask, s.undo IS NOT NULL AS has_undo, s.undo ->> 'name' AS undo,
+    CASE WHEN s.kind = 'wait' AND s.state = 'open' THEN {its_events} END AS events
 FROM tasklib_steps AS s
 WHERE s.task_id = :id
 ORDER BY s.number, s.key;
@@ -53,6 +54,19 @@ UPDATE tasklib_steps
 SET state = 'open', tries = 0, until = NULL, ended_at = NULL
 FROM json_each(:batch) AS b
 WHERE task_id = b.value ->> 'id' AND state = 'failed' AND (b.value ->> 'key' IS NULL OR tasklib_steps.key = b.value ->> 'key');
+
+-- fragment: its_events
+(SELECT json_group_array(w.event) FROM tasklib_waits AS w WHERE w.task_id = s.task_id AND w.key = s.key)
+
+-- name: renew_wait
+-- Let an open step wait for something else from now on.
+DELETE FROM tasklib_waits
+WHERE task_id = :id AND key = :key AND event NOT IN (SELECT e.value FROM json_each(:events) AS e);
+UPDATE tasklib_steps
+SET ask = :ask,
+    until = CASE WHEN :seconds IS NOT NULL THEN strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', :seconds)) END
+WHERE task_id = :id AND key = :key AND state = 'open'
+RETURNING key;
 
 -- name: renew_patience
 -- Give an open step that was opened again, and so has no moment, as many seconds as it had.
@@ -203,7 +217,7 @@ SELECT t.id FROM tasks AS t WHERE t.id = :id AND t.version = :version AND t.stat
 -- name: get_step
 -- One step, with the seconds that are left until its moment.
 SELECT s.key, s.number, s.kind, s.state, s.value, s.error, s.ask,
-    (julianday(s.until) - julianday(:now)) * 86400.0 AS left
+    (julianday(s.until) - julianday(:now)) * 86400.0 AS left, {its_events} AS events
 FROM tasklib_steps AS s WHERE s.task_id = :id AND s.key = :key;
 
 -- name: find_questions
