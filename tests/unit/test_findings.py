@@ -133,6 +133,7 @@ def test_of_a_kind_the_worst_are_told_one_by_one_and_the_others_are_counted():
     unhandled = [each for each in found if each.code == "unhandled"]
     assert [each.name for each in unhandled if each.name] == [f"job{number}" for number in range(25, 15, -1)]
     rest = next(each for each in found if each.text == "15 more types that no running worker handles")
+    assert found.index(rest) > found.index(unhandled[9])
     assert (rest.count, rest.alike, rest.severity) == (sum(range(1, 16)), 15, Severity.WARNING)
     assert next(each.count for each in found if each.text == "5 more lost workers") == 0 + 1 + 2 + 3 + 4
     assert next((each.count, each.alike) for each in found if each.text == "2 more errors are new or back") == (3, 2)

@@ -100,7 +100,7 @@ class Situation:
 
 
 def find(seen: Situation) -> tuple[Finding, ...]:
-    """Everything that is wrong, the most urgent first; of one urgency what concerns the most tasks."""
+    """Everything that is wrong, the most urgent first; of one urgency what concerns the most tasks, each."""
     found = [
         *_paused(seen),
         *_without_workers(seen),
@@ -118,7 +118,7 @@ def find(seen: Situation) -> tuple[Finding, ...]:
         *_open_questions(seen),
     ]
     order = list(Severity)
-    return tuple(sorted(found, key=lambda each: (order.index(each.severity), -each.count, each.text)))
+    return tuple(sorted(found, key=lambda each: (order.index(each.severity), -each.count / each.alike, each.text)))
 
 
 def _first_of(found: Sequence[Finding], what: str, look: Remedy) -> Iterator[Finding]:
