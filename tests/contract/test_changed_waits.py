@@ -222,3 +222,39 @@ def test_a_wait_for_another_event_has_its_own_time(queue: Face, changing: Changi
     task = queue.read(task_id)
     assert (task.waits_for, task.due_at) == ("event b", queue.now + timedelta(seconds=3600))
     assert changing.give(task_id, "wait b").result == {"value": "wait b"}
+
+
+@pytest.mark.parametrize("woken", [False, True])
+def test_a_message_comes_to_the_wait_that_the_code_asks_for(queue: Face, changing: Changing, woken: bool):
+    """Not to one of the same event that the old code has left open, nor stays it with that one."""
+    task_id = changing.begin("wait a")
+    changing.asked = lambda ctx: ctx.options(name="renamed").wait("a", str)
+    if woken:
+        assert changing.wake(task_id).waits_for == "event a"
+    queue.emit("a", "message", to=task_id)
+    changing.run()
+
+    assert queue.read(task_id).result == {"value": "message"}
+
+
+def test_a_message_that_an_earlier_run_has_had_does_not_come_again(queue: Face):
+    old = [True]
+
+    @queue.task(max_retries=0)
+    async def workflow(ctx: AsyncTaskContext) -> str:
+        first = await ctx.wait("a", str) if old else "none"
+        await ctx.sleep(60)
+        return first + await ctx.options(name="renamed").wait("a", str)
+
+    task_id = workflow.submit()
+    queue.process_batch()
+    queue.emit("a", "one", to=task_id)
+    queue.advance(1)
+    queue.process_batch()
+    old.clear()
+    queue.advance(60)
+    queue.process_batch()
+
+    assert queue.read(task_id).waits_for == "event a"
+    queue.emit("a", "two", to=task_id)
+    assert finish(queue, task_id).result == {"value": "nonetwo"}

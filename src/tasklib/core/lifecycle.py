@@ -227,6 +227,8 @@ class Ending:
     """The step whose failure ended the attempt: the next attempt runs it again."""
     arguments: str | None = None
     """The arguments with which the task continues as new, as JSON text."""
+    unasked: tuple[str, ...] = ()
+    """Waits of earlier code that this attempt has not asked for: their messages are for those that it waits on."""
 
     def redacted(self, redact: Callable[[str | None], str | None]) -> Self:
         """The same without the secrets that its error quotes."""
@@ -259,10 +261,17 @@ class Ending:
 
     @classmethod
     def suspend(
-        cls, task_id: str, version: int, *, waits_for: str, delay: float | None, on: tuple[str, ...] = ()
+        cls,
+        task_id: str,
+        version: int,
+        *,
+        waits_for: str,
+        delay: float | None,
+        on: tuple[str, ...] = (),
+        unasked: tuple[str, ...] = (),
     ) -> Self:
         """The workflow waits, at most `delay` seconds, without a slot; the attempt is not spent."""
-        return cls(task_id, version, Event.SUSPEND, delay=delay, waits_for=waits_for, waits_on=on)
+        return cls(task_id, version, Event.SUSPEND, delay=delay, waits_for=waits_for, waits_on=on, unasked=unasked)
 
     @classmethod
     def park(cls, task_id: str, version: int, *, waits_for: str, error: str) -> Self:

@@ -63,6 +63,9 @@ def end_attempts(endings: Sequence[Ending], *, moment: float | None = None, agai
     refused = _refused((e.task_id for e in endings), rows)
     if refused and again:
         refused -= yield from _find_recorded(ended_as(e) for e in endings)
+    if unasked := [e for e in endings if e.unasked and e.task_id not in refused]:
+        given = [{"id": e.task_id, "keys": list(e.waits_on), "unasked": list(e.unasked)} for e in unasked]
+        yield Statement("prefer_asked", {"batch": dumps(given)})
     if reopened := [
         {"id": e.task_id, "key": e.reopen} for e in endings if e.reopen is not None and e.task_id not in refused
     ]:

@@ -20,11 +20,13 @@ class Engine(StepLogic, WaitLogic, FlowLogic):
 
     def suspend(self, parked: Sequence[Park]) -> None:
         """Decide that the attempt is suspended for these waits; the earliest deadline counts."""
+        on = tuple(each.key for each in parked if each.fillable)
         deadlines = [each.seconds for each in parked if each.seconds is not None]
         self.suspension = Ending.suspend(
             self.task.id,
             self.task.version,
             waits_for=self._to_show(parked[0].waits_for),
             delay=min(deadlines, default=None),
-            on=tuple(each.key for each in parked if each.fillable),
+            on=on,
+            unasked=self._unasked_waits() if on else (),
         )

@@ -140,6 +140,12 @@ class History:
         name, mark, count = key.rpartition("#")
         return bool(mark and name and count.isdigit() and ":" not in name) or f"{key}#2" in self._records
 
+    def _unasked_waits(self) -> tuple[str, ...]:
+        """Waits for events that an earlier run has recorded, and neither it nor this one has gone on with."""
+        records = (self._records or {}).values()
+        waits = [each for each in records if each.kind == "wait" and each.key not in self._keys]
+        return tuple(each.key for each in waits if each.state == "open" or (each.state == "done" and not each.passed))
+
     def _left(self, found: Record) -> float:
         """Seconds until the step's deadline."""
         return 0.0 if found.left is None else found.left - (self._timing.monotonic() - self._loaded_at)

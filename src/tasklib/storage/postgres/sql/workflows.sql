@@ -101,6 +101,28 @@ SET ask = :ask::jsonb,
 WHERE s.task_id = :id::uuid AND s.key = :key::text AND s.state = 'open'
 RETURNING s.key;
 
+-- name: prefer_asked
+-- Let messages come to the steps that workflows wait on rather than to those of the same events that the code does not ask
+-- for any more.  What those have taken is delivered again.
+WITH given AS MATERIALIZED (
+    SELECT b.id, b.keys, b.unasked FROM jsonb_to_recordset(:batch::jsonb) AS b (id uuid, keys jsonb, unasked jsonb)
+),
+asked AS MATERIALIZED (
+    SELECT g.id, g.unasked, w.event FROM given AS g JOIN {schema}.tasklib_waits AS w ON w.task_id = g.id AND g.keys ? w.key
+),
+left_open AS (
+    DELETE FROM {schema}.tasklib_waits AS w USING asked AS a
+    WHERE w.task_id = a.id AND w.event = a.event AND a.unasked ? w.key
+),
+taken AS MATERIALIZED (
+    SELECT e.id, e.task_id, e.taken_by FROM asked AS a
+    JOIN {schema}.tasklib_events AS e ON e.task_id = a.id AND e.name = a.event AND a.unasked ? e.taken_by
+),
+returned AS (
+    UPDATE {schema}.tasklib_events AS e SET taken_by = NULL, delivered_at = NULL FROM taken AS t WHERE e.id = t.id
+)
+DELETE FROM {schema}.tasklib_steps AS s USING taken AS t WHERE s.task_id = t.task_id AND s.key = t.taken_by;
+
 -- name: renew_patience
 -- Give an open step that was opened again, and so has no moment, as many seconds as it had.
 UPDATE {schema}.tasklib_steps AS s SET until = coalesce(:now::timestamptz, now()) + make_interval(secs => :seconds::double precision)

@@ -68,6 +68,27 @@ SET ask = :ask,
 WHERE task_id = :id AND key = :key AND state = 'open'
 RETURNING key;
 
+-- name: prefer_asked
+-- Let messages come to the steps that workflows wait on rather than to those of the same events that the code does not ask
+-- for any more.  What those have taken is delivered again.
+DELETE FROM tasklib_waits
+WHERE (task_id, event, key) IN (SELECT a.id, a.event, a.unasked FROM ({asked}) AS a);
+DELETE FROM tasklib_steps
+WHERE (task_id, key) IN (
+    SELECT a.id, a.unasked FROM ({asked}) AS a
+    JOIN tasklib_events AS e ON e.task_id = a.id AND e.name = a.event AND e.taken_by = a.unasked
+);
+UPDATE tasklib_events SET taken_by = NULL, delivered_at = NULL
+WHERE task_id IN (SELECT b.value ->> 'id' FROM json_each(:batch) AS b)
+    AND (task_id, name, taken_by) IN (SELECT a.id, a.event, a.unasked FROM ({asked}) AS a);
+
+-- fragment: asked
+SELECT w.task_id AS id, w.event, u.value AS unasked
+    FROM json_each(:batch) AS g
+    CROSS JOIN tasklib_waits AS w ON w.task_id = g.value ->> 'id'
+        AND w.key IN (SELECT k.value FROM json_each(g.value -> 'keys') AS k)
+    CROSS JOIN json_each(g.value -> 'unasked') AS u
+
 -- name: renew_patience
 -- Give an open step that was opened again, and so has no moment, as many seconds as it had.
 UPDATE tasklib_steps SET until = strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', :seconds))

@@ -381,7 +381,7 @@ def _message(ended: Ended) -> list[Any] | None:
         return None
     error = None if ended.error is None else bounded(ended.error, ERROR_CHARACTERS)
     begun = (ended.started, ended.ended, None)
-    workflow = (ended.waits_for, ended.waits_on, ended.reopen, ended.arguments)
+    workflow = (ended.waits_for, ended.waits_on, ended.reopen, ended.arguments, ended.unasked)
     return ["ended", ended.event.value, ended.delay, error, ended.outcome, *begun, *workflow]
 
 
