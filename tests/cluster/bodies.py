@@ -96,3 +96,48 @@ def nap(ctx: TaskContext, seconds: float) -> None:
 def leave(ctx: TaskContext) -> None:
     begin(ctx)
     os._exit(3)
+
+
+@tasklib.task
+def chatter(ctx: TaskContext, lines: int, pause: float) -> int:
+    for number in range(lines):
+        ctx.log.info("line %d", number)
+        ctx.progress((number + 1) / lines, f"line {number}")
+        time.sleep(pause)
+    return ctx.fencing_token
+
+
+@tasklib.task
+def say_and_wait(ctx: TaskContext, seconds: float) -> None:
+    ctx.progress(0.25, "a quarter")
+    ctx.log.info("a quarter")
+    begin(ctx)
+    try:
+        time.sleep(seconds)
+    finally:
+        ctx.log.info("cancelled: %s", ctx.cancelled)
+
+
+@tasklib.task(max_retries=1)
+def say_until_stopped(ctx: TaskContext) -> None:
+    """Its first attempt goes on for as long as it is let; the second ends at once."""
+    begin(ctx)
+    if ctx.attempt > 1:
+        ctx.progress(1.0, str(ctx.fencing_token))
+        ctx.log.info("%d:0", ctx.fencing_token)
+        return
+    number = 0
+    while True:
+        try:
+            ctx.log.info("%d:%d", ctx.fencing_token, number)
+            number += 1
+            ctx.progress(0.5, f"{ctx.fencing_token}:{number}")
+            time.sleep(0.05)
+        except BaseException:  # noqa: BLE001  it does not heed SIGTERM
+            continue
+
+
+@tasklib.task(max_retries=0)
+def step_there(ctx: TaskContext) -> int:
+    begin(ctx)
+    return ctx.step(add.function, 1, 1)

@@ -17,12 +17,14 @@ from typing import Any
 import psutil
 import pytest
 
-from tasklib import Config, TaskQueue
+from tasklib import Config, Task, TaskQueue
 from tests.chaos.ledger import Ledger
+from tests.cluster.servers import Servers, servers_of
 from tests.fixtures.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 SLOTS = 2
+LONG = 120.0
 WORKER_TIMEOUT = 4.0
 MODULES = {"dask": "distributed", "ray": "ray"}
 MARK = "CLUSTER_RUN"
@@ -48,11 +50,16 @@ def ledger_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session", params=list(MODULES))
 def engine(request: pytest.FixtureRequest, ledger_path: Path) -> Iterator[Engine]:
     """One cluster after the other, with two slots."""
-    name: str = request.param
-    if importlib.util.find_spec(MODULES[name]) is None:
-        pytest.skip(f"{name} is not installed here: make test-cluster makes an environment with it")
+    name = installed(request.param)
     with {"dask": dask_cluster, "ray": ray_cluster}[name]() as address:
         yield Engine(name, address)
+
+
+def installed(name: str) -> str:
+    """The engine's name; without it the test is skipped."""
+    if importlib.util.find_spec(MODULES[name]) is None:
+        pytest.skip(f"{name} is not installed here: make test-cluster makes an environment with it")
+    return name
 
 
 @contextmanager
@@ -129,13 +136,41 @@ class Fleet:
 
 @pytest.fixture
 def fleet(engine: Engine, sqlite_url: str, ledger_path: Path, tmp_path: Path) -> Iterator[Fleet]:
+    with fleet_of(engine, sqlite_url, ledger_path, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(params=list(MODULES))
+def servers(request: pytest.FixtureRequest, ledger_path: Path, tmp_path: Path) -> Iterator[Servers]:
+    """A cluster for one test, which may kill it."""
+    with servers_of(installed(request.param), tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def own_fleet(servers: Servers, sqlite_url: str, ledger_path: Path, tmp_path: Path) -> Iterator[Fleet]:
+    """Workers of that cluster."""
+    with fleet_of(Engine(servers.engine, servers.address), sqlite_url, ledger_path, tmp_path) as made:
+        yield made
+
+
+@contextmanager
+def fleet_of(engine: Engine, url: str, ledger_path: Path, folder: Path) -> Iterator[Fleet]:
     ledger_path.unlink(missing_ok=True)
     with ExitStack() as stack:
-        queue = stack.enter_context(TaskQueue(Config(sqlite_url, worker_timeout_seconds=WORKER_TIMEOUT)))
+        queue = stack.enter_context(TaskQueue(Config(url, worker_timeout_seconds=WORKER_TIMEOUT)))
         queue.migrate()
-        made = Fleet(engine, queue, Ledger(ledger_path), tmp_path)
+        made = Fleet(engine, queue, Ledger(ledger_path), folder)
         stack.callback(made.close)
         yield made
+
+
+def wait(fleet: Fleet, task_id: object) -> Task:
+    """The task when it has ended; with the workers' log if it does not."""
+    try:
+        return fleet.queue.wait(task_id, timeout=120)  # type: ignore[arg-type]
+    except Exception as error:
+        raise AssertionError(f"{fleet.queue.get(task_id)}\n{fleet.log()}") from error  # type: ignore[arg-type]
 
 
 Gone = Callable[[int], bool]

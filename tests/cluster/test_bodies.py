@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-from typing import Self
-
 import psutil
 import pytest
 
-from tasklib import Task
-from tests.cluster.conftest import SLOTS, Fleet, is_gone
+from tests.cluster.conftest import LONG, SLOTS, Fleet, is_gone, wait
 from tests.fixtures.waiting import eventually
-from tools.postgres.starting import free_port
 
 pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),  # Ray's own, up to 2.50
 ]
-LONG = 120.0
 
 
 def test_results_errors_and_the_context_come_back(fleet: Fleet) -> None:
@@ -109,64 +101,3 @@ def test_a_worker_holds_about_as_many_tasks_as_the_cluster_runs(fleet: Fleet) ->
     eventually(lambda: len(fleet.ledger.starts()) > SLOTS, 120)
     assert fleet.queue.count(state="running") <= 2 * SLOTS
     assert {wait(fleet, task_id).state for task_id in ids} == {"completed"}
-
-
-def wait(fleet: Fleet, task_id: object) -> Task:
-    """The task when it has ended; with the workers' log if it does not."""
-    try:
-        return fleet.queue.wait(task_id, timeout=120)  # type: ignore[arg-type]
-    except Exception as error:
-        raise AssertionError(f"{fleet.queue.get(task_id)}\n{fleet.log()}") from error  # type: ignore[arg-type]
-
-
-def test_a_scheduler_that_is_killed_costs_what_ran_there_one_attempt_and_the_rest_waits_for_it(
-    fleet: Fleet, tmp_path: Path
-) -> None:
-    if fleet.engine.name != "dask":
-        pytest.skip("with the head of Ray its whole cluster is gone")
-    port = free_port()
-    with DaskServers(port, tmp_path) as servers:
-        fleet.start(scheduler=f"tcp://127.0.0.1:{port}")
-        task_id = fleet.queue.enqueue("sleep", {"seconds": LONG}, max_attempts=10)
-        body = fleet.started(task_id)
-        servers.kill_scheduler()
-        eventually(lambda: is_gone(body), 120)
-        later = fleet.queue.enqueue("add", {"a": 1, "b": 1}, max_attempts=1)
-        servers.start()
-        assert wait(fleet, task_id).result == {"value": 2}
-        assert wait(fleet, later).result == {"value": 2}
-        assert fleet.overlaps() == []
-        assert fleet.ledger.executed_twice() == []
-
-
-class DaskServers:
-    """A scheduler and a Dask worker, each a process of its own."""
-
-    def __init__(self, port: int, folder: Path) -> None:
-        self._port = port
-        self._folder = folder
-        self._processes: list[subprocess.Popen[bytes]] = []
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for process in self._processes:
-            process.kill()
-            process.wait()
-
-    def start(self) -> None:
-        """Both, or those that are gone."""
-        address = f"tcp://127.0.0.1:{self._port}"
-        self._run("dask_scheduler", "--host", "127.0.0.1", "--port", str(self._port), "--no-dashboard")
-        self._run("dask_worker", address, "--nworkers", "1", "--nthreads", "1", "--no-dashboard", "--no-nanny")
-
-    def kill_scheduler(self) -> None:
-        self._processes[0].kill()
-        self._processes[0].wait()
-
-    def _run(self, module: str, *options: str) -> None:
-        with open(self._folder / f"{module}-{len(self._processes)}.log", "wb") as log:
-            command = [sys.executable, "-m", f"distributed.cli.{module}", *options]
-            self._processes.append(subprocess.Popen(command, stdout=log, stderr=log, cwd=self._folder))

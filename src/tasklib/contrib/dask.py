@@ -7,7 +7,8 @@ process.  Dask contributes a slot, the requested resources, and another machine.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import uuid4
 
@@ -19,6 +20,8 @@ __all__ = ["EXECUTOR", "DaskExecutor"]
 CONNECT_SECONDS: Final = 10
 WANTED: Final = ("executing", "long-running")
 """The states in which a Dask worker's task still has a client that waits for it."""
+OPEN: Final = ("running", "paused", "closing_gracefully")
+"""The states of a Dask worker that has a scheduler."""
 
 
 class DaskExecutor(ClusterExecutor):
@@ -75,6 +78,11 @@ class DaskExecutor(ClusterExecutor):
         """Whether the client is connected to its scheduler; while it reconnects, it has forgotten its futures."""
         return bool(self._client.status == "running")
 
+    def silence_seconds(self) -> float:
+        """A Dask worker notices after this time, at the latest, that its connection to the scheduler is gone."""
+        dask: Any = importlib.import_module("dask")
+        return float(dask.utils.parse_timedelta(dask.config.get("distributed.comm.timeouts.tcp"), default="s"))
+
     def disconnect(self) -> None:
         """Close the client, which forgets whatever it still waits for."""
         self._client.close()
@@ -82,33 +90,42 @@ class DaskExecutor(ClusterExecutor):
     def _done(self, key: str, future: Any) -> None:
         """Runs in a thread of Dask's: the body has ended, or was lost."""
         try:
-            message: list[Any] = future.result()
+            sent, message = future.result()
         except Exception as error:  # noqa: BLE001  Dask raises many kinds
             if type(error).__name__ == "KilledWorker":
-                message = ["died", "was killed with the Dask worker that it ran in", 0, -9]
+                # It may have been closed, and end its bodies just now.
+                self.lost_body(key, "was killed with the Dask worker that it ran in", silence=0)
             elif not self.is_there():
                 self.lost("the connection to the scheduler broke")
-                return
             elif future.status in ("cancelled", "lost"):
-                message = ["stopped"]
+                self.lost_body(key, "was given up by Dask")
             else:
-                message = ["died", f"was lost by Dask: {error}", 0, -9]
-        self.ended(key, message)
+                self.ended(key, ["died", f"was lost by Dask: {error}", 0, -9])
+        else:
+            self.ended(key, message, sent)
 
 
 EXECUTOR = DaskExecutor
 
 
 def run_body(key: str, topic: str, introduction: Mapping[str, Any], job: Sequence[Any]) -> list[Any]:
-    """Run one body in its child process, from a thread of a Dask worker, until it ends or nobody waits for it."""
+    """Run one body in its child process, from a thread of a Dask worker, until it ends or nobody waits for it.
+
+    Returns how many reports it has sent, and how it ended.
+    """
     worker: Any = importlib.import_module("distributed").get_worker()
+    numbers = itertools.count()
 
     def is_unwanted() -> bool:
         task = worker.state.tasks.get(key)
-        return task is None or task.state not in WANTED
+        # A Dask worker that has lost its scheduler closes, but first waits for its threads.
+        return task is None or task.state not in WANTED or worker.status.name not in OPEN
 
-    report: Callable[[list[Any]], None] = lambda message: worker.log_event(topic, [key, message])  # noqa: E731
-    return node.run(key, introduction, job, report=report, is_unwanted=is_unwanted)
+    def report(message: list[Any]) -> None:
+        worker.log_event(topic, [key, next(numbers), message])
+
+    ended = node.run(key, introduction, job, report=report, is_unwanted=is_unwanted)
+    return [next(numbers), ended]
 
 
 def _once_only() -> Any:

@@ -7,9 +7,13 @@ are the options of a Ray task: `num_cpus`, `num_gpus`, `memory`, `resources`, `r
 from __future__ import annotations
 
 import importlib
+import os
+import signal
+import socket
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from tasklib.worker.execution.cluster import Body, ClusterExecutor
@@ -19,6 +23,14 @@ __all__ = ["EXECUTOR", "RayExecutor"]
 
 FLUSH_SECONDS: Final = 0.2
 """How often a body's reports are sent; the last ones come with its end."""
+ASK_SECONDS: Final = 1.0
+"""How often the driver asks for reports, and how often a body asks whether it still does."""
+SILENCE_SECONDS: Final = 20.0
+"""A body ends when its driver has asked for no reports for so long; Ray itself notices only after a minute."""
+PROBE_SECONDS: Final = 3.0
+"""How long the head of the cluster may take to accept a connection."""
+REPLY_SECONDS: Final = 10.0
+"""How long the mailbox may take to answer."""
 
 
 class RayExecutor(ClusterExecutor):
@@ -26,11 +38,19 @@ class RayExecutor(ClusterExecutor):
 
     engine = "ray"
 
+    def reach(self) -> None:
+        """Ray itself would try for a minute, and then end this process."""
+        given = _endpoint(self.scheduler or os.environ.get("RAY_ADDRESS"))
+        if given is not None:
+            _knock(given)
+
     def connect(self) -> None:
         """Become a driver of the cluster, unless this process is one already."""
         ray = self._ray = importlib.import_module("ray")
         if not ray.is_initialized():
             ray.init(address=self.scheduler or "auto", log_to_driver=False, logging_level="warning")
+        given = self.scheduler or os.environ.get("RAY_ADDRESS")
+        self._head = _endpoint(given) or _endpoint(ray.get_runtime_context().gcs_address)
         self._remote = ray.remote(max_retries=0)(run_body)
         self._mailbox = ray.remote(num_cpus=0, max_restarts=0)(Mailbox).remote()
         threading.Thread(target=self._read, args=(self._mailbox,), name="tasklib-ray", daemon=True).start()
@@ -59,32 +79,59 @@ class RayExecutor(ClusterExecutor):
         """Whether this process is a driver still."""
         return bool(self._ray.is_initialized())
 
+    def answers(self) -> bool:
+        """Whether the head accepts connections: what Ray is asked without it never returns, and ends this process."""
+        if self._head is None:
+            return self.is_there()
+        try:
+            _knock(self._head)
+        except OSError:
+            return False
+        return True
+
+    def silence_seconds(self) -> float:
+        """A body ends by itself when nobody has asked for its reports for so long."""
+        return SILENCE_SECONDS + ASK_SECONDS
+
+    def give_up(self) -> None:
+        """Ask for no more reports: that is what bodies listen for."""
+        self._mailbox = None
+
     def disconnect(self) -> None:
         """Leave the cluster, which ends what this driver still has there."""
         self._ray.shutdown()
 
     def _read(self, mailbox: Any) -> None:
-        """In a thread: pass on what bodies report, until the mailbox is gone."""
+        """In a thread: pass on what bodies report, until the cluster is given up or the mailbox is gone."""
         ray = self._ray
-        while True:
+        while mailbox is self._mailbox:
             try:
-                for key, message in ray.get(mailbox.take.remote()):
-                    self.report(key, message)
+                for key, number, message in ray.get(mailbox.take.remote(), timeout=REPLY_SECONDS):
+                    self.report(key, number, message)
             except Exception as error:  # noqa: BLE001  Ray has many
-                self.lost(str(error).splitlines()[0] if str(error) else type(error).__name__)
+                if mailbox is self._mailbox:
+                    self.lost(str(error).splitlines()[0] if str(error) else type(error).__name__)
                 return
 
     def _done(self, key: str, future: Any) -> None:
-        """In a thread of Ray's: the body has ended."""
+        """In a thread of Ray's: the body has ended, or was lost."""
         try:
-            reports, message = future.result()
+            reports, sent, message = future.result()
         except Exception as error:  # noqa: BLE001  Ray has many
-            cancelled = type(error).__name__ == "TaskCancelledError"
             why = (str(error).splitlines() or [type(error).__name__])[0]
-            reports, message = [], ["stopped"] if cancelled else ["died", f"was lost by Ray: {why}", 0, -9]
-        for each in reports:
-            self.report(key, each)
-        self.ended(key, message)
+            match type(error).__name__:
+                case "TaskCancelledError":
+                    self.ended(key, ["stopped"])
+                case _ if not self.answers():
+                    self.lost(why)
+                case "NodeDiedError":
+                    self.lost_body(key, f"was lost by Ray: {why}")
+                case _:
+                    self.ended(key, ["died", f"was lost by Ray: {why}", 0, -9])
+        else:
+            for number, report in reports:
+                self.report(key, number, report)
+            self.ended(key, message, sent)
 
 
 EXECUTOR = RayExecutor
@@ -94,39 +141,102 @@ class Mailbox:
     """An actor of the driver's: bodies put in what they say, and the driver takes it out."""
 
     def __init__(self) -> None:
-        asyncio: Any = importlib.import_module("asyncio")
-        self._messages: list[tuple[str, list[Any]]] = []
-        self._changed = asyncio.Event()
+        self._asyncio: Any = importlib.import_module("asyncio")
+        self._messages: list[tuple[str, int, list[Any]]] = []
+        self._changed = self._asyncio.Event()
+        self._asked = time.monotonic()
 
-    async def put(self, messages: list[tuple[str, list[Any]]]) -> None:
-        """Add some."""
-        self._messages += messages
-        self._changed.set()
+    async def put(self, messages: list[tuple[str, int, list[Any]]]) -> float:
+        """Add some; returns how many seconds ago the driver has asked for them."""
+        if messages:
+            self._messages += messages
+            self._changed.set()
+        return time.monotonic() - self._asked
 
-    async def take(self) -> list[tuple[str, list[Any]]]:
-        """Wait until there are some, and take them."""
-        await self._changed.wait()
+    async def take(self) -> list[tuple[str, int, list[Any]]]:
+        """Wait a moment until there are some, and take them."""
+        self._asked = time.monotonic()
+        with suppress(TimeoutError, self._asyncio.TimeoutError):
+            await self._asyncio.wait_for(self._changed.wait(), ASK_SECONDS)
         self._changed.clear()
         messages, self._messages = self._messages, []
         return messages
 
 
+class Sender:
+    """The reports of one body on their way to the mailbox, and when its driver was last heard of."""
+
+    def __init__(self, mailbox: Any, key: str) -> None:
+        self._ray: Any = importlib.import_module("ray")
+        self._mailbox = mailbox
+        self._key = key
+        self.unsent: list[tuple[int, list[Any]]] = []
+        self.reports = 0
+        """How many there were so far."""
+        self._heard = self._sent = self._asked = 0.0
+        self._answer: Any = None
+        """The answer of the mailbox that is awaited."""
+
+    def is_wanted(self) -> bool:
+        """Wait for the first answer of the mailbox: whether the driver still asks for reports."""
+        began = time.monotonic()
+        with suppress(self._ray.exceptions.RayError):
+            self._heard = began - self._ray.get(self._mailbox.put.remote([]), timeout=SILENCE_SECONDS)
+        return not self.is_alone()
+
+    def report(self, message: list[Any]) -> None:
+        """Send it, soon."""
+        self.unsent.append((self.reports, message))
+        self.reports += 1
+        self._flush()
+
+    def is_alone(self) -> bool:
+        """Whether the driver has asked for nothing for so long that it counts this body as ended."""
+        self._flush()
+        return time.monotonic() - self._heard > SILENCE_SECONDS
+
+    def _flush(self) -> None:
+        self._listen()
+        since = time.monotonic() - self._sent
+        if since > FLUSH_SECONDS and (self.unsent or (since > ASK_SECONDS and self._answer is None)):
+            self._sent = time.monotonic()
+            answer = self._mailbox.put.remote([(self._key, *each) for each in self.unsent])
+            self.unsent.clear()
+            if self._answer is None:
+                self._answer, self._asked = answer, self._sent
+
+    def _listen(self) -> None:
+        if self._answer is None or not self._ray.wait([self._answer], timeout=0)[0]:
+            return
+        answer, self._answer = self._answer, None
+        with suppress(self._ray.exceptions.RayError):  # An answer that does not come says nothing about the driver.
+            self._heard = max(self._heard, self._asked - self._ray.get(answer))
+
+
 def run_body(mailbox: Any, key: str, introduction: Mapping[str, Any], job: Sequence[Any]) -> list[Any]:
-    """In a Ray worker: run one body in its child process, to its end or until Ray interrupts it."""
-    unsent: list[list[Any]] = []
-    flushed = 0.0
+    """In a Ray worker: run one body in its child process, to its end, until Ray interrupts it, or until nobody waits
+    for it.
 
-    def report(message: list[Any]) -> None:
-        unsent.append(message)
-        flush()
+    Returns the reports that are not sent yet, how many there were, and how it ended.
+    """
+    sender = Sender(mailbox, key)
+    if not sender.is_wanted():
+        return [[], 0, ["stopped"]]
+    # Ray cancels with a KeyboardInterrupt, anywhere in here; so the body's last words are still heard.
+    before = signal.signal(signal.SIGINT, lambda *_: node.stop(key))
+    try:
+        ended = node.run(key, introduction, job, report=sender.report, is_unwanted=sender.is_alone)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return [sender.unsent, sender.reports, ended]
 
-    def flush() -> bool:
-        nonlocal flushed
-        if unsent and time.monotonic() > flushed + FLUSH_SECONDS:
-            flushed = time.monotonic()
-            mailbox.put.remote([(key, message) for message in unsent])
-            unsent.clear()
-        return False
 
-    ended = node.run(key, introduction, job, report=report, is_unwanted=flush)
-    return [unsent, ended]
+def _knock(endpoint: tuple[str, int]) -> None:
+    """Raise OSError if nothing accepts connections there."""
+    socket.create_connection(endpoint, PROBE_SECONDS).close()
+
+
+def _endpoint(address: str | None) -> tuple[str, int] | None:
+    """Host and port of an address; None for others, such as "auto"."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    return (host.strip("[]"), int(port)) if host and port.isdecimal() else None

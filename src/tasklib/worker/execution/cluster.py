@@ -13,7 +13,7 @@ import logging
 import random
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from tasklib.core.calls.own_tasks import own_task
@@ -23,7 +23,7 @@ from tasklib.core.texts.error_text import summary
 from tasklib.definition import Definition
 from tasklib.errors import ConfigurationError, ProcessDied, ProcessNotReady, Snooze, TaskDefinitionError
 from tasklib.storage.rows import ClaimedTask
-from tasklib.worker.execution.attempt import Attempt, AttemptRunner, Executor
+from tasklib.worker.execution.attempt import UNWIND_SECONDS, Attempt, AttemptRunner, Executor
 from tasklib.worker.execution.processes.import_path import Address, address_of, is_importable
 from tasklib.worker.execution.processes.introduction import Introduction
 from tasklib.worker.execution.processes.log_forwarding import show
@@ -41,7 +41,13 @@ POSTPONE_SECONDS: Final = 5.0
 FORCE_SECONDS: Final = 3.0
 """How long a body may take to end after it was asked to, before the engine ends the process around it."""
 LOOK_SECONDS: Final = 1.0
-"""How often to ask the cluster for its capacity."""
+"""How often to check that the engine answers, and to ask it for its capacity."""
+GONE_SECONDS: Final = 10.0
+"""For how long an engine that does not answer may come back before everything there is given up."""
+END_SECONDS: Final = 5.0
+"""How long a node takes, generously, to end a body once it has noticed that the body is lost."""
+REPORTS_SECONDS: Final = 5.0
+"""How long the end of a body waits for reports that it sent before, and that come another way."""
 
 log = logging.getLogger("tasklib.worker")
 
@@ -60,9 +66,18 @@ class Body:
     """The engine's own reference to it; None until it is sent."""
     pid: int = 0
     """The process that runs it, on its machine."""
-    runs: int = 0
-    """How often it has started: more than once means that the engine repeated it."""
+    has_begun: bool = False
     is_ending: bool = False
+    is_lost: bool = False
+    """Whether nothing can be asked of it any more: its attempt ends when it has certainly ended by itself."""
+    early: dict[int, list[Any]] = field(default_factory=dict)
+    """Reports by number that have overtaken others."""
+    passed_on: int = 0
+    """How many reports have been passed on."""
+    sent: int = 0
+    """How many it had sent when it ended."""
+    end: list[Any] | None = None
+    """How it ended; not acted on before its last report is there."""
 
     @property
     def message(self) -> list[Any]:
@@ -90,14 +105,21 @@ class ClusterExecutor(Executor):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
+        self._measuring: asyncio.Task[None] | None = None
         self._is_connected = False
         self._was_connected = False
+        self._silent_since: float | None = None
+        """Since when the engine has not answered; None if it answers."""
         self._runner: AttemptRunner | None = None
         self.introduction: dict[str, Any] = {}
         """The first message to each child process on a node."""
 
+    def reach(self) -> None:
+        """Raise if nothing answers at the engine's address, before another connection is given up for it; in a
+        thread."""
+
     def connect(self) -> None:
-        """Reach the engine, or raise; in a thread."""
+        """Connect to the engine, or raise; in a thread."""
         raise NotImplementedError
 
     def send(self, body: Body) -> None:
@@ -119,6 +141,17 @@ class ClusterExecutor(Executor):
     def is_there(self) -> bool:
         """Whether the connection still holds; without waiting."""
         raise NotImplementedError
+
+    def answers(self) -> bool:
+        """Whether the engine can be reached now; in a thread."""
+        return self.is_there()
+
+    def silence_seconds(self) -> float:
+        """How long a node goes on with a body after this worker could last be heard there."""
+        raise NotImplementedError
+
+    def give_up(self) -> None:
+        """Let the nodes hear nothing of this worker any more, so that bodies end there; without waiting."""
 
     def disconnect(self) -> None:
         """Close the connection, even if the engine is gone; in a thread."""
@@ -154,8 +187,10 @@ class ClusterExecutor(Executor):
             self._bodies[key] = body
             if self._is_connected and not self.is_there():
                 self._lost("the connection broke")
-            if self._is_connected:
+            if self._is_connected and self._silent_since is None:
                 self._send(body)
+            elif self._is_connected:
+                loop.call_soon(self._postpone, body)
             elif self._connecting is None:
                 self._connecting = own_task(self._connect())
 
@@ -167,19 +202,19 @@ class ClusterExecutor(Executor):
         already, body.is_ending = body.is_ending, True
         if body.handle is None:
             self._over(body, ["stopped"])
-        elif not already:
+        elif not already and not body.is_lost:
             self._in_thread(self.ask_to_end, body)
             timing = body.runner.settings.timing
             timing.call_later(FORCE_SECONDS, self._force, body)
-            attempt.abandon_later()
+            timing.call_later(UNWIND_SECONDS, self._abandon, body)
 
     async def close(self) -> None:
         """End what still runs, and close the connection."""
-        for each in (self._connecting, self._looking):
+        for each in (self._connecting, self._looking, self._measuring):
             if each is not None:
                 each.cancel()
         for body in list(self._bodies.values()):
-            if body.handle is not None:
+            if body.handle is not None and not body.is_lost:
                 await asyncio.to_thread(self.force, body)
         if self._is_connected:
             self._is_connected = False
@@ -187,20 +222,24 @@ class ClusterExecutor(Executor):
 
     @property
     def running(self) -> int:
-        """How many bodies have begun and not ended."""
-        return sum(body.runs > 0 for body in list(self._bodies.values()))
+        """How many bodies have begun and not ended, without those that are lost."""
+        return sum(body.has_begun and not body.is_lost for body in list(self._bodies.values()))
 
-    def report(self, key: str, message: list[Any]) -> None:
-        """Pass on a report of a running body; from any thread."""
-        self._call(self._reported, key, message)
+    def report(self, key: str, number: int, message: list[Any]) -> None:
+        """Pass on a report of a running body, once all with lower numbers are there; from any thread."""
+        self._call(self._reported, key, number, message)
 
-    def ended(self, key: str, message: list[Any]) -> None:
-        """Pass on how a body ended; from any thread."""
-        self._call(self._ended, key, message)
+    def ended(self, key: str, message: list[Any], sent: int = 0) -> None:
+        """Pass on how a body ended, once all reports are there that it has sent; from any thread."""
+        self._call(self._ended, key, message, sent)
 
     def lost(self, why: str) -> None:
         """Note that the connection to the engine is lost, and every body with it; from any thread."""
         self._call(self._lost, why)
+
+    def lost_body(self, key: str, why: str, *, silence: float | None = None) -> None:
+        """Note that one body was lost, and may go on for `silence_seconds()`, or for `silence`; from any thread."""
+        self._call(self._lost_body, key, why, self.silence_seconds() if silence is None else silence)
 
     def _call(self, function: Any, *arguments: Any) -> None:
         loop = self._loop
@@ -215,11 +254,11 @@ class ClusterExecutor(Executor):
         except Exception as error:  # noqa: BLE001  engines raise whatever they like
             log.warning("cannot reach %s, its tasks are postponed: %s", self.engine, summary(str(error)) or error)
             for body in self._unsent():
-                postponed = Snooze(delay=POSTPONE_SECONDS * random.uniform(0.5, 1.5))
-                self._end(body, body.attempt.raised(postponed))
+                self._postpone(body)
         else:
             self._is_connected = True
-            if self._looking is None and self._takes_all:
+            self._silent_since = None
+            if self._looking is None:
                 self._looking = own_task(self._look())
             for body in self._unsent():
                 self._send(body)
@@ -228,11 +267,17 @@ class ClusterExecutor(Executor):
 
     def _connect_anew(self) -> None:
         """Connect again, in a thread: a restarted engine has lost everything that was set up before."""
+        self.reach()
         if self._was_connected:
             with suppress(Exception):
                 self.disconnect()
         self.connect()
         self._was_connected = True
+
+    def _postpone(self, body: Body) -> None:
+        if body.key in self._bodies:
+            postponed = Snooze(delay=POSTPONE_SECONDS * random.uniform(0.5, 1.5))
+            self._end(body, body.attempt.raised(postponed))
 
     def _unsent(self) -> list[Body]:
         return [body for body in self._bodies.values() if body.handle is None]
@@ -244,34 +289,58 @@ class ClusterExecutor(Executor):
             self._end(body, body.attempt.raised(ProcessNotReady(f"was refused by {self.engine}: {error}")))
 
     async def _look(self) -> None:
-        """Hold as many tasks as the cluster has room for."""
+        """Notice that the engine is gone, and ask how much it has room for."""
         timing = self._queue.timing
         while True:
             if self._is_connected:
-                try:
-                    slots = await asyncio.to_thread(self.slots)
-                except Exception as error:  # noqa: BLE001  of the engine's
-                    log.debug("%s does not say how much it has room for: %s", self.engine, error)
-                else:
-                    self._resize(slots)
+                if await asyncio.to_thread(self.answers):
+                    self._silent_since = None
+                    # Not awaited: an engine that is lost meanwhile may never answer.
+                    if self._takes_all and (self._measuring is None or self._measuring.done()):
+                        self._measuring = own_task(self._measure())
+                elif self._silent_since is None:
+                    self._silent_since = timing.monotonic()
+                elif timing.monotonic() - self._silent_since >= GONE_SECONDS:
+                    self._lost("it does not answer")
             await timing.sleep(LOOK_SECONDS)
 
-    def _resize(self, slots: int) -> None:
-        if self._takes_all and self._runner is not None:
-            self._runner.resize(max(1, min(self._settings.concurrency, slots)))
+    async def _measure(self) -> None:
+        """Hold about as many tasks as the engine has room for."""
+        try:
+            slots = await asyncio.to_thread(self.slots)
+        except Exception as error:  # noqa: BLE001  of the engine's
+            log.debug("%s does not say how much it has room for: %s", self.engine, error)
+        else:
+            if self._is_connected:
+                self._resize(slots)
 
-    def _reported(self, key: str, message: list[Any]) -> None:
+    def _resize(self, slots: int) -> None:
+        """Hold so many tasks beside those whose bodies are lost."""
+        if self._takes_all and self._runner is not None:
+            lost = sum(body.is_lost for body in self._bodies.values())
+            self._runner.resize(lost + max(1, min(self._settings.concurrency, slots)))
+
+    def _reported(self, key: str, number: int, message: list[Any]) -> None:
         body = self._bodies.get(key)
-        if body is None:
+        if body is None or body.attempt.is_ended:
             return
+        if number < body.passed_on:
+            if message[0] == "at":
+                self._refuse_second_run(body)
+            return
+        body.early[number] = message
+        while (following := body.early.pop(body.passed_on, None)) is not None:
+            body.passed_on += 1
+            self._pass_on(body, following)
+        self._end_when_complete(body)
+
+    def _pass_on(self, body: Body, message: list[Any]) -> None:
         match message:
             case ["log", record]:
                 show(record)
             case ["at", int(pid), str()]:
                 body.pid = pid
-                body.runs += 1
-                if body.runs > 1:
-                    self._refuse_second_run(body)
+                body.has_begun = True
             case ["begun"]:
                 body.attempt.begin()
                 body.attempt.limit_time()
@@ -288,19 +357,72 @@ class ClusterExecutor(Executor):
         log.error("%s ran task %s again by itself; it is ended there", self.engine, body.attempt.task.id)
         self._in_thread(self.ask_to_end, body)
 
-    def _ended(self, key: str, message: list[Any]) -> None:
+    def _ended(self, key: str, message: list[Any], sent: int) -> None:
         body = self._bodies.get(key)
-        if body is not None:
-            self._over(body, message)
+        if body is None or (body.is_lost and message[0] in ("died", "stopped")):
+            return  # What an engine that was given up says of a lost body says nothing about its process.
+        body.end, body.sent = message, sent
+        self._end_when_complete(body)
+        if body.key in self._bodies:
+            body.runner.settings.timing.call_later(REPORTS_SECONDS, self._end_incomplete, body)
+
+    def _end_when_complete(self, body: Body) -> None:
+        if body.end is not None and body.passed_on >= body.sent:
+            self._over(body, body.end)
+
+    def _end_incomplete(self, body: Body) -> None:
+        """Wait no longer for reports that were lost on their way."""
+        if body.end is not None and body.key in self._bodies:
+            self._over(body, body.end)
 
     def _lost(self, why: str) -> None:
         if not self._is_connected:
             return
         self._is_connected = False
+        self.give_up()
         log.warning("lost %s: %s", self.engine, why)
-        self._resize(1)
+        silence = self.silence_seconds()
         for body in [each for each in self._bodies.values() if each.handle is not None]:
-            self._over(body, ["died", f"was lost with {self.engine}: {why}", body.pid, -9])
+            self._lose(body, f"was lost with {self.engine}: {why}", silence)
+        self._resize(1)
+        self._queue.timing.call_later(silence + END_SECONDS, self._leave)
+
+    def _leave(self) -> None:
+        """Close a connection that was lost, unless there is a new one: Ray would end this process in the end."""
+        if not self._is_connected and self._connecting is None:
+            self._connecting = own_task(self._disconnect())
+
+    async def _disconnect(self) -> None:
+        try:
+            with suppress(Exception):
+                await asyncio.to_thread(self.disconnect)
+            self._was_connected = False
+        finally:
+            self._connecting = None
+        if self._unsent():
+            self._connecting = own_task(self._connect())
+
+    def _lost_body(self, key: str, why: str, silence: float) -> None:
+        body = self._bodies.get(key)
+        if body is None:
+            return
+        if body.is_ending and not body.has_begun:
+            self._over(body, ["stopped"])
+        else:
+            self._lose(body, why, silence)
+
+    def _lose(self, body: Body, why: str, silence: float) -> None:
+        """Wait until the body's node must have ended it; only then may the task run again."""
+        if body.end is not None:
+            self._over(body, body.end)
+        elif not body.is_lost:
+            body.is_lost = True
+            ended = ["died", why, body.pid, -9]
+            body.runner.settings.timing.call_later(silence + END_SECONDS, self._outlived, body, ended)
+
+    def _outlived(self, body: Body, ended: list[Any]) -> None:
+        if body.key in self._bodies:
+            self._over(body, ended)
 
     def _over(self, body: Body, message: list[Any]) -> None:
         self._end(body, self._outcome(body, message))
@@ -338,6 +460,10 @@ class ClusterExecutor(Executor):
     def _force(self, body: Body) -> None:
         if body.key in self._bodies:
             self._in_thread(self.force, body)
+
+    def _abandon(self, body: Body) -> None:
+        if not body.is_lost:
+            body.attempt.abandon()
 
     def _in_thread(self, act: Any, body: Body) -> None:
         """Make a call that may block on the engine; if it fails, the attempt is abandoned later, with a log line."""

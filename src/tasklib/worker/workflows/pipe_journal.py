@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 from uuid import UUID
 
-from tasklib.errors import ClaimLost, StorageError
+from tasklib.errors import ClaimLost, ConfigurationError, StorageError
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.messages import Channel, Inbox
 from tasklib.worker.workflows.effects import Ask
@@ -35,6 +35,8 @@ class PipeJournal:
                 return answer
             case [False, "ClaimLost", _]:
                 raise ClaimLost(UUID(task.id), task.version)
+            case [False, "ConfigurationError", text]:
+                raise ConfigurationError(text)
             case [False, _, text]:
                 raise StorageError(text)
             case _:

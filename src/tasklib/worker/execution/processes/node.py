@@ -27,6 +27,14 @@ from tasklib.worker.messages import Channel
 LOOK_SECONDS: Final = 0.1
 """How often to check whether the task must end."""
 
+SAID: Final = ("log", "progress", "line")
+"""The kinds of messages that are passed on as they come."""
+
+NO_WORKFLOWS: Final = (
+    "steps, waits and children cannot run on a cluster: what they record goes through the worker, and the worker is on "
+    "another machine. Give this task to a worker without --executor, and let its steps submit tasks that run there"
+)
+
 Message = list[Any]
 Job = Sequence[Any]
 """The fields of a task, its claim, and where its function is."""
@@ -64,6 +72,7 @@ def run(
         if child is not None:
             _of_thread.child = None
             child.end()
+            child.close()
 
 
 def stop(key: str) -> None:
@@ -111,8 +120,10 @@ class NodeChild:
                     case "begun":
                         self._loaded.add(name)
                         report(message)
-                    case "log" | "progress" | "line":
+                    case kind if kind in SAID:
                         report(message)
+                    case "ask":
+                        self._channel.send(["answer", message[1], False, "ConfigurationError", NO_WORKFLOWS])
                     case "leaving":
                         self.is_leaving = True
                     case kind:
@@ -124,6 +135,9 @@ class NodeChild:
             if must_end():
                 self.is_leaving = True
                 self.end()
+                for message in self._channel.receive():
+                    if message[0] in SAID:
+                        report(message)
                 return ["stopped"]
 
     def end(self) -> None:
@@ -135,6 +149,11 @@ class NodeChild:
             except KeyboardInterrupt:
                 continue  # An engine that interrupts does so more than once.
 
+    def close(self) -> None:
+        """Close the connections to it once it has ended."""
+        self._channel.close()
+        self._lifeline.close()
+
     def _end(self) -> None:
         with suppress(OSError):
             self._lifeline.send(b"e")
@@ -145,8 +164,6 @@ class NodeChild:
         self._process.wait()
         with _starting:
             _orphan_killer.forget(self._process.pid)
-        self._channel.close()
-        self._lifeline.close()
 
     def _died(self) -> Message:
         self.is_leaving = True
@@ -164,6 +181,7 @@ def _child_for(introduction: Mapping[str, Any]) -> NodeChild:
     if child is not None and (not child.is_alive or child.introduction != dumps(dict(introduction))):
         _of_thread.child = None
         child.end()
+        child.close()
         child = None
     if child is None:
         child = _of_thread.child = NodeChild(introduction)

@@ -1,0 +1,91 @@
+"""The head of a cluster, or what connects bodies to their worker, is killed while bodies run: none runs twice at once,
+and no task is lost."""
+
+from __future__ import annotations
+
+import psutil
+import pytest
+
+from tests.cluster.conftest import LONG, Fleet, is_gone, wait
+from tests.cluster.servers import Servers
+from tests.fixtures.waiting import eventually
+
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),  # Ray's own, up to 2.50
+]
+
+
+def test_a_head_that_is_killed_costs_what_ran_there_one_attempt_and_the_rest_waits_for_it(
+    own_fleet: Fleet, servers: Servers
+) -> None:
+    own_fleet.start()
+    task_id = own_fleet.queue.enqueue("stubborn", {"seconds": LONG}, max_attempts=10)
+    body = own_fleet.started(task_id)
+    servers.kill_head()
+    eventually(lambda: is_gone(body), 120)
+    later = own_fleet.queue.enqueue("add", {"a": 1, "b": 1}, max_attempts=1)
+    eventually(lambda: f"cannot reach {servers.engine}" in own_fleet.log())
+    servers.start()
+
+    task = wait(own_fleet, task_id)
+    assert (task.result, task.attempts) == ({"value": 2}, 2)
+    assert "ProcessDied" in str(task.history)
+    assert wait(own_fleet, later).result == {"value": 2}
+    assert_nothing_ran_twice(own_fleet)
+    assert "ended with code" not in own_fleet.log(), "the engine has ended the worker"
+
+
+def test_a_head_that_is_back_at_once_gets_no_second_attempt_while_the_first_still_runs(
+    own_fleet: Fleet, servers: Servers
+) -> None:
+    if servers.engine == "ray":
+        pytest.skip("a new head of Ray begins with nodes of its own")
+    own_fleet.start()
+    task_id = own_fleet.queue.enqueue("stubborn", {"seconds": LONG}, max_attempts=10)
+    body = own_fleet.started(task_id)
+    servers.kill_head()
+    servers.start()
+
+    assert wait(own_fleet, task_id).result == {"value": 2}
+    assert is_gone(body)
+    assert_nothing_ran_twice(own_fleet)
+
+
+def test_a_worker_that_is_started_anew_after_the_head_was_killed_runs_the_task_once_more(
+    own_fleet: Fleet, servers: Servers
+) -> None:
+    killed = own_fleet.start()
+    task_id = own_fleet.queue.enqueue("stubborn", {"seconds": LONG}, max_attempts=10)
+    body = own_fleet.started(task_id)
+    servers.kill_head()
+    own_fleet.kill(killed)
+    eventually(lambda: is_gone(body), 120)
+    servers.start()
+    own_fleet.start()
+
+    assert wait(own_fleet, task_id).result == {"value": 2}
+    assert_nothing_ran_twice(own_fleet)
+
+
+def test_a_mailbox_that_is_killed_gets_no_second_attempt_while_the_first_still_runs(
+    own_fleet: Fleet, servers: Servers
+) -> None:
+    if servers.engine != "ray":
+        pytest.skip("only on Ray do reports go through a process of their own")
+    own_fleet.start()
+    task_id = own_fleet.queue.enqueue("stubborn", {"seconds": LONG}, max_attempts=10)
+    body = psutil.Process(own_fleet.started(task_id))
+    node = body.parents()[1]
+    mailbox = next(each for each in node.children() if each.cmdline()[0].startswith("ray::Mailbox"))
+    mailbox.kill()
+
+    task = wait(own_fleet, task_id)
+    assert (task.result, task.attempts) == ({"value": 2}, 2)
+    assert is_gone(body.pid)
+    assert_nothing_ran_twice(own_fleet)
+
+
+def assert_nothing_ran_twice(fleet: Fleet) -> None:
+    assert fleet.overlaps() == []
+    assert fleet.ledger.executed_twice() == []
