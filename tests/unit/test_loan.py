@@ -27,7 +27,7 @@ def test_a_loan_that_expires_while_its_connection_is_being_closed_ends_quietly()
     hook, threading.excepthook = threading.excepthook, lambda failure: failures.append(failure.exc_value)
     try:
         with loan._lock:  # as during a statement of the user's, the last one
-            expiring = threading.Thread(target=loan._expire)
+            expiring = threading.Thread(target=loan.expire)
             connection.close()
             expiring.start()
             assert connection.tried.wait(60)
