@@ -89,7 +89,7 @@ ASKS: dict[str, Callable[[Any], Any]] = {
     "run": lambda ctx: ctx.run(CHILDREN["child"].bind(1)),
     "map": _all,
 }
-KINDS = ("sleep", "wait a", "ask", "run", "map")
+KINDS = {"sleep": "sleep", "wait a": "wait", "ask": "question", "run": "run", "map": "map"}
 WAITS_FOR = {
     "sleep": "sleep",
     "wait a": "event a",
@@ -114,7 +114,7 @@ def test_another_kind_under_the_same_name_parks_the_task(queue: Face, changing: 
 
     def is_parked() -> bool:
         task = queue.read(task_id)
-        both = f"recorded as a {first.split()[0]}, and the code now asks for a {then.split()[0]}"
+        both = f"recorded as a {KINDS[first]}, and the code now asks for a {KINDS[then]}"
         return task.state is TaskState.PENDING and (task.waits_for or "").startswith("code ") and both in task.error
 
     changing.wake(task_id)

@@ -120,7 +120,7 @@ class History:
         if found is None:
             return None
         if found.kind != kind:
-            raise self._mismatch(key, f"a {found.kind}", f"a {kind}")
+            raise self._mismatch(key, _in_words(found.kind), _in_words(kind))
         if digest is not None and found.digest is not None and digest != found.digest and found.state != "open":
             if self._is_repeated(key):
                 raise self._mismatch(key, f"a call with the arguments {found.digest}", f"other arguments, {digest}")
@@ -181,3 +181,7 @@ def _caller() -> object:
     except RuntimeError:
         found = None
     return threading.current_thread() if found is None else found
+
+
+def _in_words(kind: str) -> str:
+    return "a question" if kind == "ask" else f"a {kind}"
