@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psutil
 import pytest
@@ -43,6 +44,8 @@ def ledger_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where all bodies of a run write: the processes of a cluster have the variables with which it was started."""
     path = tmp_path_factory.mktemp("cluster") / "ledger"
     os.environ["CLUSTER_LEDGER"] = str(path)
+    # Of this run alone: newer versions of Ray otherwise use one or none, by what is in the home.
+    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid4().hex * 2}
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     return path
 

@@ -3,6 +3,8 @@ and no task is lost."""
 
 from __future__ import annotations
 
+import signal
+
 import psutil
 import pytest
 
@@ -49,6 +51,29 @@ def test_a_head_that_is_back_at_once_gets_no_second_attempt_while_the_first_stil
 
     assert wait(own_fleet, task_id).result == {"value": 2}
     assert is_gone(body)
+    assert_nothing_ran_twice(own_fleet)
+
+
+def test_a_worker_that_stops_when_the_head_is_lost_leaves_the_task_to_others_only_once_its_body_is_gone(
+    own_fleet: Fleet, servers: Servers
+) -> None:
+    if servers.engine == "ray":
+        pytest.skip("a new head of Ray begins with nodes of its own")
+    stopped = own_fleet.start()
+    task_id = own_fleet.queue.enqueue("stubborn", {"seconds": LONG}, max_attempts=10)
+    own_fleet.started(task_id)
+    servers.kill_head()
+    eventually(lambda: "lost dask" in own_fleet.log())
+    stopped.send_signal(signal.SIGTERM)
+    servers.start()
+    own_fleet.start()
+
+    # Postponed, so no attempt is spent: its second run is its first attempt again, and as stubborn.
+    second = eventually(lambda: own_fleet.ledger.starts_of(task_id)[1:])
+    own_fleet.queue.cancel(task_id)
+    assert wait(own_fleet, task_id).state == "cancelled"
+    assert len(second) == 1
+    assert "did not report its end" not in own_fleet.log()
     assert_nothing_ran_twice(own_fleet)
 
 

@@ -38,6 +38,7 @@ class DaskExecutor(ClusterExecutor):
         self._topic = f"tasklib-{uuid4().hex}"
         self._client.subscribe_topic(self._topic, lambda event: self.report(*event[1]))
         self._client.register_plugin(_once_only())
+        self._connection = self._client.scheduler_comm
 
     def send(self, body: Body) -> None:
         """Submit it under a key of its own."""
@@ -75,8 +76,9 @@ class DaskExecutor(ClusterExecutor):
         return sum(max(0, count - others.get(worker, 0)) for worker, count in threads.items())
 
     def is_there(self) -> bool:
-        """Whether the client is connected to its scheduler; while it reconnects, it has forgotten its futures."""
-        return bool(self._client.status == "running")
+        """Whether the client was connected all the time: when it reconnects, it has forgotten its futures, and a new
+        scheduler has not got our plugin."""
+        return self._client.status == "running" and self._client.scheduler_comm is self._connection
 
     def silence_seconds(self) -> float:
         """A Dask worker notices after this time, at the latest, that its connection to the scheduler is gone."""

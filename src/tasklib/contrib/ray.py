@@ -81,10 +81,9 @@ class RayExecutor(ClusterExecutor):
 
     def answers(self) -> bool:
         """Whether the head accepts connections: what Ray is asked without it never returns, and ends this process."""
-        if self._head is None:
-            return self.is_there()
         try:
-            _knock(self._head)
+            if self._head is not None:
+                _knock(self._head)
         except OSError:
             return False
         return True

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tasklib.core.calls.own_tasks import own_task
 from tasklib.core.lifecycle import Ending, Event
-from tasklib.core.outcome import completed
+from tasklib.core.outcome import Raised, completed, decide
 from tasklib.core.texts.error_text import summary
 from tasklib.definition import Definition
 from tasklib.errors import ConfigurationError, ProcessDied, ProcessNotReady, Snooze, TaskDefinitionError
@@ -70,6 +70,8 @@ class Body:
     is_ending: bool = False
     is_lost: bool = False
     """Whether nothing can be asked of it any more: its attempt ends when it has certainly ended by itself."""
+    gone_at: float = 0.0
+    """When a lost body has ended by itself, at the latest."""
     early: dict[int, list[Any]] = field(default_factory=dict)
     """Reports by number that have overtaken others."""
     passed_on: int = 0
@@ -143,8 +145,8 @@ class ClusterExecutor(Executor):
         raise NotImplementedError
 
     def answers(self) -> bool:
-        """Whether the engine can be reached now; in a thread."""
-        return self.is_there()
+        """Whether the engine can be reached now, while the connection holds; in a thread."""
+        return True
 
     def silence_seconds(self) -> float:
         """How long a node goes on with a body after this worker could last be heard there."""
@@ -202,7 +204,10 @@ class ClusterExecutor(Executor):
         already, body.is_ending = body.is_ending, True
         if body.handle is None:
             self._over(body, ["stopped"])
-        elif not already and not body.is_lost:
+        elif body.is_lost:
+            if reason is StopReason.RELEASED:
+                self._release_later(body)
+        elif not already:
             self._in_thread(self.ask_to_end, body)
             timing = body.runner.settings.timing
             timing.call_later(FORCE_SECONDS, self._force, body)
@@ -292,7 +297,9 @@ class ClusterExecutor(Executor):
         """Notice that the engine is gone, and ask how much it has room for."""
         timing = self._queue.timing
         while True:
-            if self._is_connected:
+            if self._is_connected and not self.is_there():
+                self._lost("the connection broke")
+            elif self._is_connected:
                 if await asyncio.to_thread(self.answers):
                     self._silent_since = None
                     # Not awaited: an engine that is lost meanwhile may never answer.
@@ -416,9 +423,10 @@ class ClusterExecutor(Executor):
         if body.end is not None:
             self._over(body, body.end)
         elif not body.is_lost:
+            timing = body.runner.settings.timing
             body.is_lost = True
-            ended = ["died", why, body.pid, -9]
-            body.runner.settings.timing.call_later(silence + END_SECONDS, self._outlived, body, ended)
+            body.gone_at = timing.monotonic() + silence + END_SECONDS
+            timing.call_later(silence + END_SECONDS, self._outlived, body, ["died", why, body.pid, -9])
 
     def _outlived(self, body: Body, ended: list[Any]) -> None:
         if body.key in self._bodies:
@@ -461,8 +469,19 @@ class ClusterExecutor(Executor):
         if body.key in self._bodies:
             self._in_thread(self.force, body)
 
+    def _release_later(self, body: Body) -> None:
+        """Postpone the task of a lost body until it may run elsewhere: this worker stops, and cannot wait for that."""
+        attempt, settings = body.attempt, body.runner.settings
+        now = settings.timing.monotonic()
+        postponed = Raised(Snooze(delay=max(0.0, body.gone_at - now)))
+        ending = decide(attempt.task, postponed, settings.retry_policy, attempt.definition.options)
+        self._end(body, ending.between(attempt.started, now))
+
     def _abandon(self, body: Body) -> None:
-        if not body.is_lost:
+        """Wait no longer for a body that does not end, unless the engine may be lost: then nobody knows yet."""
+        if self._silent_since is not None and self._is_connected:
+            body.runner.settings.timing.call_later(LOOK_SECONDS, self._abandon, body)
+        elif not body.is_lost:
             body.attempt.abandon()
 
     def _in_thread(self, act: Any, body: Body) -> None:
