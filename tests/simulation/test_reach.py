@@ -13,12 +13,12 @@ WORKER = Path(tasklib.worker.__file__).parent
 SEEDS = (10, 18, 25, 59, 107)
 NOT_REACHED = {
     "execution/processes/": "child processes are real processes; tests/integration/worker starts them",
+    "execution/cluster_body.py": "bodies on real clusters, which tests/cluster starts",
     "supervisor/": "worker processes under one command are real processes too",
     "messages.py": "what a supervisor and its worker processes write to each other",
     "service_manager.py": "datagrams to systemd; tests/integration/worker has a socket for them",
     "embedded.py": "the worker of a web application; tests/integration starts one with its lifespan",
     "execution/dependencies.py": "what functions ask for with Depends: nothing that faults of the fleet could reach",
-    "workflows/pipe_journal.py": "what a child process asks for its steps",
     "workflows/effects.py": "only names of what is asked for; it has no function",
     "workflows/replay.py": "tries code against what was recorded, and changes nothing",
     "workflows/step_threads.py": "steps that are plain functions of a coroutine run in real threads",

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import uuid4
 
-from tasklib.worker.execution.cluster import PREFIX, Body, ClusterExecutor
+from tasklib.worker.execution.cluster import PREFIX, ClusterExecutor
+from tasklib.worker.execution.cluster_body import Body
 from tasklib.worker.execution.processes import node
 
 __all__ = ["EXECUTOR", "DaskExecutor"]

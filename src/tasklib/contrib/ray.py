@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from tasklib.worker.execution.cluster import Body, ClusterExecutor
+from tasklib.worker.execution.cluster import ClusterExecutor
+from tasklib.worker.execution.cluster_body import Body
 from tasklib.worker.execution.processes import node
 
 __all__ = ["EXECUTOR", "RayExecutor"]

@@ -11,22 +11,18 @@ import asyncio
 import importlib
 import logging
 import random
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from tasklib.core.calls.own_tasks import own_task
-from tasklib.core.lifecycle import Ending, Event
-from tasklib.core.outcome import Raised, completed, decide
 from tasklib.core.texts.error_text import summary
 from tasklib.definition import Definition
-from tasklib.errors import ConfigurationError, ProcessDied, ProcessNotReady, Snooze, TaskDefinitionError
+from tasklib.errors import ConfigurationError, ProcessNotReady, Snooze, TaskDefinitionError
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.attempt import UNWIND_SECONDS, Attempt, AttemptRunner, Executor
-from tasklib.worker.execution.processes.import_path import Address, address_of, is_importable
+from tasklib.worker.execution.cluster_body import Body
+from tasklib.worker.execution.processes.import_path import address_of, is_importable
 from tasklib.worker.execution.processes.introduction import Introduction
-from tasklib.worker.execution.processes.log_forwarding import show
 from tasklib.worker.execution.running_attempt import Ended, StopReason
 from tasklib.worker.settings import WorkerSettings
 
@@ -50,41 +46,6 @@ REPORTS_SECONDS: Final = 5.0
 """How long the end of a body waits for reports that it sent before, and that come another way."""
 
 log = logging.getLogger("tasklib.worker")
-
-
-@dataclass(eq=False, slots=True)
-class Body:
-    """An attempt, on its way to the cluster or there."""
-
-    key: str
-    """Its task and version: no two bodies ever have the same."""
-    attempt: Attempt
-    runner: AttemptRunner
-    address: Address
-    resources: Mapping[str, Any]
-    handle: Any = None
-    """The engine's own reference to it; None until it is sent."""
-    pid: int = 0
-    """The process that runs it, on its machine."""
-    has_begun: bool = False
-    is_ending: bool = False
-    is_lost: bool = False
-    """Whether nothing can be asked of it any more: its attempt ends when it has certainly ended by itself."""
-    gone_at: float = 0.0
-    """When a lost body has ended by itself, at the latest."""
-    early: dict[int, list[Any]] = field(default_factory=dict)
-    """Reports by number that have overtaken others."""
-    passed_on: int = 0
-    """How many reports have been passed on."""
-    sent: int = 0
-    """How many it had sent when it ended."""
-    end: list[Any] | None = None
-    """How it ended; not acted on before its last report is there."""
-
-    @property
-    def message(self) -> list[Any]:
-        """What the node must know to run it."""
-        return [self.attempt.task.fields, self.attempt.task.claim, list(self.address)]
 
 
 class ClusterExecutor(Executor):
@@ -206,7 +167,8 @@ class ClusterExecutor(Executor):
             self._over(body, ["stopped"])
         elif body.is_lost:
             if reason is StopReason.RELEASED:
-                self._release_later(body)
+                # This worker stops, and cannot wait until the task may run elsewhere.
+                self._end(body, body.postponed())
         elif not already:
             self._in_thread(self.ask_to_end, body)
             timing = body.runner.settings.timing
@@ -335,28 +297,8 @@ class ClusterExecutor(Executor):
             if message[0] == "at":
                 self._refuse_second_run(body)
             return
-        body.early[number] = message
-        while (following := body.early.pop(body.passed_on, None)) is not None:
-            body.passed_on += 1
-            self._pass_on(body, following)
+        body.receive(number, message)
         self._end_when_complete(body)
-
-    def _pass_on(self, body: Body, message: list[Any]) -> None:
-        match message:
-            case ["log", record]:
-                show(record)
-            case ["at", int(pid), str()]:
-                body.pid = pid
-                body.has_begun = True
-            case ["begun"]:
-                body.attempt.begin()
-                body.attempt.limit_time()
-            case ["progress", _, fraction, text]:
-                body.attempt.context.progress(fraction, text)
-            case ["line", _, level, text]:
-                body.attempt.context.keep_line(level, text)
-            case _:
-                pass
 
     def _refuse_second_run(self, body: Body) -> None:
         """End a body that the engine lost and started again: only the retry policy decides whether a task runs
@@ -433,7 +375,7 @@ class ClusterExecutor(Executor):
             self._over(body, ended)
 
     def _over(self, body: Body, message: list[Any]) -> None:
-        self._end(body, self._outcome(body, message))
+        self._end(body, body.outcome(message, self.engine))
 
     def _end(self, body: Body, ended: Ended) -> None:
         """End the attempt; its body has ended or was never sent."""
@@ -442,40 +384,9 @@ class ClusterExecutor(Executor):
         if body.attempt.work is not None and not body.attempt.work.done():
             body.attempt.work.set_result(None)
 
-    def _outcome(self, body: Body, message: list[Any]) -> Ended:
-        attempt, task = body.attempt, body.attempt.task
-        now = body.runner.settings.timing.monotonic()
-        if attempt.stop_reason is StopReason.TIMED_OUT:
-            return attempt.stopped()
-        match message:
-            case ["done", text, started, ended]:
-                # Measured by another machine's clock: only the duration is comparable here.
-                return completed(task, text, now - (ended - started), now, attempt.context.reported)
-            case ["ended", event, delay, error, outcome, started, ended, *workflow]:
-                took = 0.0 if started is None or ended is None else ended - started
-                ending = Ending(task.id, task.version, Event(event), delay, error, outcome, None, None, *workflow)
-                return ending.between(now - took, now)
-            case ["unloadable", text, never]:
-                why = f"could not load the task: {summary(text)}\n{text}"
-                return attempt.raised(ProcessNotReady(why, never=never))
-            case ["died", how, pid, code]:
-                return attempt.raised(ProcessDied(how, pid=pid, code=code))
-            case _ if attempt.stop_reason is None:
-                return attempt.raised(ProcessDied(f"was ended by {self.engine}", pid=body.pid, code=-15))
-            case _:
-                return attempt.stopped()
-
     def _force(self, body: Body) -> None:
         if body.key in self._bodies:
             self._in_thread(self.force, body)
-
-    def _release_later(self, body: Body) -> None:
-        """Postpone the task of a lost body until it may run elsewhere: this worker stops, and cannot wait for that."""
-        attempt, settings = body.attempt, body.runner.settings
-        now = settings.timing.monotonic()
-        postponed = Raised(Snooze(delay=max(0.0, body.gone_at - now)))
-        ending = decide(attempt.task, postponed, settings.retry_policy, attempt.definition.options)
-        self._end(body, ending.between(attempt.started, now))
 
     def _abandon(self, body: Body) -> None:
         """Wait no longer for a body that does not end, unless the engine may be lost: then nobody knows yet."""

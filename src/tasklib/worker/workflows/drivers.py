@@ -23,8 +23,7 @@ from tasklib.worker.workflows.effects import Ask, Call, Effect, Logic, Park, Res
 from tasklib.worker.workflows.engine import Engine
 from tasklib.worker.workflows.journal import StepJournal
 from tasklib.worker.workflows.step_threads import call_within, start_in_thread
-from tasklib.worker.workflows.time_limits import limited
-from tasklib.worker.workflows.transactions import Around, transact_awaiting, transact_blocking
+from tasklib.worker.workflows.transactions import Around, limited, transact_awaiting, transact_blocking
 
 ROUNDS: Final = 8
 """Turns of the event loop in which another branch of the function may start a step before the function is suspended."""

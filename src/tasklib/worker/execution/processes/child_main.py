@@ -37,11 +37,11 @@ from tasklib.worker.execution.call import Caller, Committed
 from tasklib.worker.execution.processes.import_path import Address, Loader
 from tasklib.worker.execution.processes.limits import MemoryLimit
 from tasklib.worker.execution.processes.log_forwarding import forward_logs
+from tasklib.worker.execution.processes.pipe_journal import PipeJournal
 from tasklib.worker.execution.running_attempt import AttemptSettings, Ended, RunningAttempt
 from tasklib.worker.hooks import call_hooks
 from tasklib.worker.messages import Channel, Inbox
 from tasklib.worker.workflows.drivers import Conditions
-from tasklib.worker.workflows.pipe_journal import PipeJournal
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
