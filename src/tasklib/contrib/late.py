@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
@@ -21,12 +22,20 @@ def load(module: str, install: str, *, of: str | None = None) -> ModuleType:
         raise ConfigurationError(f"{error.name} is needed, and not installed: pip install '{install}'") from error
 
 
-def public_names(package: str, homes: Mapping[str, str], library: str, install: str) -> Callable[[str], Any]:
-    """The `__getattr__` of an integration whose classes have bases of the library: each has a module for its home."""
+def public_names(
+    package: str, homes: Mapping[str, str], library: str, install: str
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The `__getattr__` and the `__dir__` of an integration whose classes have bases of the library.
+
+    Each class has a module of its own for its home.
+    """
 
     def find(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(load(f"{package}.{homes[name]}", install, of=library), name)
 
-    return find
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *homes})
+
+    return find, names

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["TaskCancelled", "TasklibBackend", "get_queue", "queue_task", "with_options"]
 
 # Django imports this package before its settings are ready.
-__getattr__ = public_names(
+__getattr__, __dir__ = public_names(
     __name__,
     {
         "TaskCancelled": "results",

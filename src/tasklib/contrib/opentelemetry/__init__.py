@@ -22,6 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["TasklibInstrumentor"]
 
-__getattr__ = public_names(
+__getattr__, __dir__ = public_names(
     __name__, {"TasklibInstrumentor": "instrumentor"}, "opentelemetry", "tasklib-queue[opentelemetry]"
 )

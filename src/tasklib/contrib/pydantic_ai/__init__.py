@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["StepConfig", "TasklibDurability"]
 
-__getattr__ = public_names(
+__getattr__, __dir__ = public_names(
     __name__,
     {"StepConfig": "durability", "TasklibDurability": "durability"},
     "pydantic_ai",

@@ -16,4 +16,4 @@ if TYPE_CHECKING:
 
 __all__ = ["TasklibIntegration"]
 
-__getattr__ = public_names(__name__, {"TasklibIntegration": "integration"}, "sentry_sdk", "sentry-sdk")
+__getattr__, __dir__ = public_names(__name__, {"TasklibIntegration": "integration"}, "sentry_sdk", "sentry-sdk")
