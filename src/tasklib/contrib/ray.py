@@ -126,8 +126,8 @@ class RayExecutor(ClusterExecutor):
                     self.lost(why)
                 case "NodeDiedError":
                     self.lost_body(key, f"was lost by Ray: {why}")
-                case _:
-                    self.ended(key, ["died", f"was lost by Ray: {why}", 0, -9])
+                case _:  # Ray may tell of its process before the kernel has ended the body in it.
+                    self.lost_body(key, f"was lost by Ray: {why}", silence=0.0)
         else:
             for number, report in reports:
                 self.report(key, number, report)
