@@ -57,7 +57,8 @@ class Holder:
     def waiting(self, since: datetime | None = None) -> int:
         """How many sessions wait for it, or for one that does, with statements sent since then."""
         count: int = self._ask(
-            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND strpos(query, %s) > 0 "
+            "SELECT count(*) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND wait_event_type = 'Lock' AND strpos(query, %s) > 0 "
             "AND query_start > coalesce(%s::timestamptz, '-infinity')",
             self._schema,
             since,

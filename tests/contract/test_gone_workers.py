@@ -141,7 +141,8 @@ def test_a_claim_that_is_under_way_is_waited_for_and_taken_back_too(queue: Face,
     with psycopg.connect(libpq_url(queue.url), row_factory=dict_row) as server:
         server.execute(dialect.pyformat[claim.name].encode(), {**claim.params, "now": queue.now})
         recovery.start()
-        eventually(lambda: queue.sql("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        eventually(lambda: queue.sql(waiting))
     recovery.join()
 
     assert recovered == [1]

@@ -232,7 +232,8 @@ def test_a_statement_that_waits_is_interrupted(queue: Face, ledger: Ledger):
     assert "TaskTimeout" in (task.error or "")
     assert ledger.entries == []  # the thread has ended
     assert queue.sql(
-        "SELECT count(*) AS n FROM pg_stat_activity WHERE query LIKE '%pg_sleep(600)%' AND pid <> pg_backend_pid()"
+        "SELECT count(*) AS n FROM pg_stat_activity"
+        " WHERE datname = current_database() AND query LIKE '%pg_sleep(600)%' AND pid <> pg_backend_pid()"
     ) == [{"n": 0}]
 
 

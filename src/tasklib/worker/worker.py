@@ -213,7 +213,6 @@ class Worker:
             while not self._control.is_stopping:
                 heartbeat = await self._until_available(self._register)
                 if heartbeat is not None:
-                    await self._or_log(self._log_skipped)
                     await self._as_instance(heartbeat, Claimer.run)
         finally:
             self._wakeups.ignore()
@@ -236,9 +235,14 @@ class Worker:
         defined = self._queue.registry.items_by_any_name()
         declared = {name: each.options.declared_limits for name, each in defined}
         await self._database.arun(lambda: pauses.declare_limits(declared))
-        await self._database.arun(lambda: workers.register_worker(registration))
         code = {name: code_hash(each.function) for name, each in defined if name in names}
         await self._database.arun(lambda: wake_parked(code))
+        try:
+            await self._database.arun(lambda: workers.register_worker(registration))
+        except asyncio.CancelledError:
+            # It may be known by now, and nobody would take it for stopped.
+            await asyncio.shield(own_task(self._sign_off(heartbeat.instance)))
+            raise
         log.info("worker %s started, %d names known", self.worker_id, len(names))
         if not names:
             chosen = f", or of those it knows none matches only={self._settings.only!r}" if self._settings.only else ""
@@ -266,6 +270,8 @@ class Worker:
             await self._or_log(instance.recovery.first_sweep)
             if self._scheduler is None:  # Nothing runs beside a batch.
                 await self._or_log(Scheduler(queue, instance.poll_batch, once=True).step)
+            else:
+                await self._or_log(self._log_skipped)
             await work(claimer)
         except asyncio.CancelledError:
             self._control.is_stopping = True
@@ -342,8 +348,11 @@ class Worker:
         await instance.stop()
         if signed_off:
             await self._or_log(lambda: flush(self._database, self._runner.metrics))
-            await self._or_log(lambda: self._database.arun(lambda: workers.forget_worker(instance.id)))
+            await self._sign_off(instance.id)
         log.info("worker %s stopped", self.worker_id)
+
+    async def _sign_off(self, instance: UUID) -> None:
+        await self._or_log(lambda: self._database.arun(lambda: workers.forget_worker(instance)))
 
     async def _drain(self, instance: Instance, claimer: Claimer) -> None:
         """Leave nothing held: drop tasks that are no longer ours, let the others finish within the grace, release the
