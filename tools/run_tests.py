@@ -13,19 +13,20 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tools import chromium
-from tools.postgres import available, start
+from tools.postgres import available, shared, start
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def main(arguments: list[str]) -> int:
-    environment = dict(os.environ)
-    # Hundreds of programs are started, each of which would compile all of tasklib again.
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     # A shell that starts us in the background has us ignore it, which every program of a test would inherit.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     chromium.find_or_install()
     with ExitStack() as stack:
+        stack.enter_context(shared.folder())
+        environment = dict(os.environ)
+        # Hundreds of programs are started, each of which would compile all of tasklib again.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         if "TASKLIB_TEST_POSTGRES" not in environment:
             installations = available()
             if not installations:

@@ -20,7 +20,7 @@ import pytest
 from tests.chaos.conftest import StartFleet
 from tests.fixtures.waiting import eventually
 from tools.postgres import Installation, account, available
-from tools.postgres.starting import free_port, make_directory
+from tools.postgres.starting import free_port
 
 PATRONI, ETCD = shutil.which("patroni"), shutil.which("etcd")
 # The oldest: a Patroni does not know versions that are younger than itself.
@@ -181,7 +181,7 @@ def etcd_command(folder: Path, client: int, peer: int) -> list[str]:
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
     with ExitStack() as stack:
-        folder = make_directory(None)
+        folder = account.make_directory(None)
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         yield stack.enter_context(Cluster(folder, COMPLETE[0]))
 

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from tests.fixtures.waiting import eventually
-from tools.postgres import Installation, available, start
+from tools.postgres import Installation, available, shared, start
 from tools.problems import ROOT
 
 
@@ -29,7 +29,8 @@ def test_server_answers_and_leaves_nothing(installation: Installation) -> None:
     assert not server.directory.exists()
 
 
-def test_durable_server_keeps_commits_through_a_crash() -> None:
+def test_durable_server_keeps_commits_through_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(shared.VARIABLE)  # Its programs and its data are its own, as they are outside the tests.
     with start(available()[0], durable=True) as server:
         with psycopg.connect(server.url) as connection:
             connection.execute("CREATE TABLE kept AS SELECT 1")

@@ -6,6 +6,7 @@ import os
 import pwd
 import shutil
 import subprocess
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -38,6 +39,19 @@ def unprivileged_account() -> pwd.struct_passwd | None:
     raise RuntimeError("PostgreSQL refuses to run as root, and there is no user `nobody` or `postgres` here")
 
 
+def make_directory(wanted: Path | None) -> Path:
+    """A new folder that the server's user owns; a temporary one if none is wanted."""
+    if wanted is not None:
+        wanted.mkdir(mode=0o700)
+        directory = wanted.resolve()
+    else:
+        # A private TMPDIR would lock the server's user out.
+        parent = None if can_enter(Path(tempfile.gettempdir())) else "/tmp"
+        directory = Path(tempfile.mkdtemp(prefix="tasklib-pg-", dir=parent))
+    give(directory)
+    return directory
+
+
 def give(directory: Path) -> None:
     """Let the server's user own the folder."""
     if account := unprivileged_account():
@@ -59,4 +73,9 @@ def reachable(bindir: Path, directory: Path) -> Path:
     for source in filter(Path.exists, (package, package.with_name(f"{package.name}.libs"))):
         shutil.copytree(source, directory / source.name, symlinks=True)
         subprocess.run(["chmod", "-R", "a+rX", directory / source.name], check=True)
-    return directory / bindir.relative_to(package.parent)
+    return copied(bindir, directory)
+
+
+def copied(bindir: Path, directory: Path) -> Path:
+    """Where such a copy is, or would be."""
+    return directory / bindir.relative_to(bindir.parent.parent.parent)

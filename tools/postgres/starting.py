@@ -5,17 +5,13 @@ from __future__ import annotations
 import os
 import random
 import socket
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tools.postgres import account
+from tools.postgres import account, shared
 from tools.postgres.installations import Installation
 from tools.postgres.server import Server
 
-WATCHDOG = Path(__file__).with_name("watchdog.py")
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "max_connections": "300",
@@ -46,15 +42,17 @@ def start(
 
     `directory` is made and must not exist yet; by default it is a new temporary one. Anybody on this machine
     may connect, as any user. `settings` win over ours. `fill` makes the data in that directory with the programs of a
-    folder, `run_initdb` if it is not given.
+    folder; without it a server starts with new data.
     """
-    directory = make_directory(directory)
+    directory = account.make_directory(directory)
     # Before anything else, so that whatever happens to this process is cleaned up.
-    arguments = [sys.executable, "-I", "-S", str(WATCHDOG), str(owner or os.getpid()), str(directory)]
-    watchdog = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, start_new_session=True)
+    watchdog = shared.watch(owner or os.getpid(), directory)
     try:
-        bindir = account.reachable(installation.bindir, directory)
-        (fill or run_initdb)(bindir, directory)
+        bindir = shared.reachable_programs(installation, directory)
+        if fill is None:
+            shared.make_data(installation, bindir, directory)
+        else:
+            fill(bindir, directory)
         values = SETTINGS | ({} if durable else NOT_DURABLE) | (settings or {})
         options = [word for name, value in values.items() for word in ("-c", f"{name}={value}")]
         port = port or free_port()
@@ -66,26 +64,6 @@ def start(
         watchdog.wait()
         raise
     return server
-
-
-def make_directory(wanted: Path | None) -> Path:
-    if wanted is not None:
-        wanted.mkdir(mode=0o700)
-        directory = wanted.resolve()
-    else:
-        # A private TMPDIR would lock the server's user out.
-        parent = None if account.can_enter(Path(tempfile.gettempdir())) else "/tmp"
-        directory = Path(tempfile.mkdtemp(prefix="tasklib-pg-", dir=parent))
-    account.give(directory)
-    return directory
-
-
-def run_initdb(bindir: Path, directory: Path) -> None:
-    options = ["--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C", "--no-sync"]
-    with open(directory / "log", "wb") as log:
-        process = account.popen([str(bindir / "initdb"), "-D", str(directory / "data"), *options], directory, log)
-    if process.wait() != 0:
-        raise RuntimeError(f"initdb failed:\n{(directory / 'log').read_text(errors='replace')}")
 
 
 def free_port() -> int:
