@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from contextlib import closing
 from typing import Any
 from uuid import uuid4
 
@@ -401,6 +402,27 @@ def test_an_event_joins_the_callers_transaction(queue: Face, shipping: Any):
     queue.do(events.deliver_new)
 
     assert finish(queue, task_id).result == {"value": "committed"}
+
+
+def test_a_transaction_that_holds_a_message_keeps_nobody_from_working_on_its_task(queue: Face, shipping: Any):
+    """As long as it stays open, the task's lease is renewed, what it says is stored, and it waits and wakes."""
+    if queue.is_sqlite:
+        pytest.skip("SQLite has one writer at a time")
+    task_id = shipping.submit(8)
+    worker = queue.worker("shipping")
+    claimed = worker.take(task_id)
+    with closing(queue._connect()) as connection:
+        connection.execute("BEGIN")
+        queue.plain.emit("shipped:8", {"tracking": "at last"}, to=task_id, connection=connection)
+        assert worker.renew(claimed) == (set(), set())
+        worker.report(claimed, 0.5)
+        assert worker.release(claimed)
+        queue.process_batch()
+        assert queue.read(task_id).waits_for == "event shipped:8"
+        connection.execute("COMMIT")
+    queue.do(events.deliver_new)
+
+    assert finish(queue, task_id).result == {"value": "at last"}
 
 
 @pytest.mark.parametrize("wrong", ["", "x" * 201, 7, None, "a\0", "a\ud800"], ids=ascii)

@@ -271,6 +271,43 @@ def test_what_ends_the_parent_cancels_its_children_and_theirs(queue: Face, doubl
     assert queue.read(free).state is TaskState.PENDING
 
 
+@pytest.mark.parametrize("how", ["cancel", "sql"])
+def test_children_that_come_after_their_parent_was_ended_do_not_run(
+    queue: Face, calls: Calls, double: Any, how: str, monkeypatch: pytest.MonkeyPatch
+):
+    """It is ended between two chunks of them."""
+    from tasklib.worker.workflows import children
+
+    monkeypatch.setattr(children, "CHUNK", 2)
+    if queue.url == "sqlite:///:memory:" and how == "sql":
+        pytest.skip("a database in memory has one connection")
+    now = "now()" if not queue.is_sqlite else "'2030-01-01 12:00:00'"
+
+    def inputs() -> Any:
+        for n in range(6):
+            if n == 4 and how == "cancel":
+                queue.plain.cancel(task_id)
+            elif n == 4:
+                queue.sql(
+                    f"UPDATE tasks SET state = 'failed', completed_at = {now}, error = 'E' WHERE id = '{task_id}'"
+                )
+            yield {"n": n}
+
+    @queue.task
+    async def parent(ctx: AsyncTaskContext) -> None:
+        await ctx.map(double, inputs())
+
+    task_id = parent.submit()
+    queue.process_batch(1)
+    drain(queue)
+    for _ in range(4):
+        queue.do(fold_groups)
+
+    assert queue.read(task_id).state is (TaskState.CANCELLED if how == "cancel" else TaskState.FAILED)
+    assert {each.state for each in queue.list(name="double")} == {TaskState.CANCELLED}
+    assert calls == []
+
+
 def test_a_child_may_end_after_its_parent_was_deleted(queue: Face, double: Any):
     @queue.task
     async def parent(ctx: AsyncTaskContext) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import gc
 import threading
+from contextlib import suppress
 from datetime import date, timedelta
 from typing import Any
 
@@ -150,6 +151,38 @@ def test_a_sleeping_task_waits_without_a_slot_and_says_so(queue: Face):
     assert (stats.pending, stats.delayed, stats.waiting, counted) == (1, 0, 1, {"pending": 1, "waiting": 1})
     assert [found.id for found in queue.list(state="waiting")] == [task_id]
     assert (queue.count(state="waiting"), queue.count(state="delayed"), queue.count(state="pending")) == (1, 0, 1)
+
+
+def test_a_waiting_task_leaves_its_concurrency_key_to_others(queue: Face, calls: Calls):
+    @queue.task(concurrency_key="ada")
+    async def nap(ctx: AsyncTaskContext, n: int) -> None:
+        calls.note(n)
+        await ctx.sleep(60)
+
+    for n in range(3):
+        nap.submit(n)
+    for _ in range(3):
+        queue.process_batch()
+    assert calls == [0, 1, 2]
+    assert queue.count(state="waiting") == 3
+
+
+def test_a_run_has_only_so_many_steps(queue: Face, calls: Calls, monkeypatch: pytest.MonkeyPatch):
+    from tasklib.worker.workflows import history
+
+    monkeypatch.setattr(history, "MOST_STEPS", 3)
+
+    @queue.task
+    async def endless(ctx: AsyncTaskContext) -> None:
+        while True:
+            await ctx.step(calls.note, 1)
+
+    task_id = endless.submit()
+    queue.process_batch()
+    task = queue.read(task_id)
+    assert task.state is TaskState.FAILED
+    assert "more than 3 steps in one run; raise task.restart" in (task.error or "")
+    assert calls == [1, 1, 1]
 
 
 def test_a_sleep_can_end_at_a_moment(queue: Face):
@@ -510,7 +543,17 @@ def test_whatever_the_function_makes_of_a_wait_is_ignored(queue: Face, calls: Ca
             group.create_task(ctx.options(key="b").sleep(120))
         return calls.note("both")
 
-    for task, waits in ((swallows, 1), (groups, 2)):
+    @queue.task(max_retries=0)
+    async def tidies(ctx: AsyncTaskContext) -> str:
+        try:
+            await ctx.sleep(60)
+            return calls.note("woke")
+        finally:
+            await asyncio.sleep(0)
+            with suppress(BaseException):
+                await ctx.sleep(60)
+
+    for task, waits in ((swallows, 1), (groups, 2), (tidies, 2)):
         task_id = task.submit()
         for _ in range(waits):
             queue.process_batch()
@@ -518,7 +561,7 @@ def test_whatever_the_function_makes_of_a_wait_is_ignored(queue: Face, calls: Ca
             queue.advance(60)
         queue.process_batch()
         assert queue.read(task_id).state is TaskState.COMPLETED
-    assert calls == ["slept", "both"]
+    assert calls == ["slept", "both", "woke", "woke"]
 
 
 def test_a_wait_whose_end_nobody_looks_at_logs_nothing(queue: Face, caplog: pytest.LogCaptureFixture):

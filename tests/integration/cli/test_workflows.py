@@ -23,8 +23,11 @@ def test_a_workflow_on_the_command_line(tasklib: CommandLine, queue: TaskQueue) 
 
     task_id = str(workflow.submit())
     queue.process_batch()
-    assert "waiting" in tasklib.ok("list")
-    assert tasklib.ok("emit", "number", "5") == "Emitted number.\n"
+    (line,) = [each for each in tasklib.ok("list").splitlines() if task_id in each]
+    assert "waiting" in line
+    assert "no due time" in line
+    assert tasklib.ok("emit", "number", "5", "--to", task_id) == "Emitted number.\n"
+    assert tasklib.ok("emit", "number", "4") == "Emitted number.\n"
     assert tasklib.ok("emit", "number", "6") == "number was emitted before; the first event counts.\n"
     queue.process_batch()
     assert "Are you sure?" in tasklib.ok("steps", task_id)

@@ -196,6 +196,21 @@ def test_children_are_fanned_out_in_chunks_and_in(queue: Face, remote: Remote) -
     assert (group["total"], group["ended"], group["failed"]) == (3, 3, 1)
 
 
+def test_children_that_have_all_ended_are_in_when_their_parent_says_that_no_more_come(
+    queue: Face, remote: Remote
+) -> None:
+    made = {"key": "all", "type": "part"}
+    remote.send("children", **made, payloads=[{"n": 0}], sealed=False)
+    parts = Remote(remote.http, "part")
+    parts.claim()
+    parts.send("complete", result=1)
+    queue.process_batch()  # a worker adds up what has ended
+    assert remote.send("children", **made, payloads=[], before=1).json()["sealed"] is True
+
+    joined = remote.send("suspend", key="all", group=True)
+    assert (joined.status_code, joined.json()["value"]["total"]) == (200, 1)
+
+
 def test_too_many_failures_fail_the_wait(queue: Face, remote: Remote) -> None:
     remote.send("children", key="all", type="part", payloads=[{}, {}], maxFailures=0)
     remote.send("suspend", key="all", group=True)

@@ -153,6 +153,8 @@ def when(task: Task, now: datetime) -> str:
         return times.ago(task.completed_at, now)
     if task.state is TaskState.RUNNING and task.started_at is not None:
         return f"for {times.span((now - task.started_at).total_seconds())}"
+    if task.waits_for is not None and task.due_at is None:
+        return "no due time"
     due = task.due_at or task.scheduled_at
     return f"due {times.ago(due, now)}"
 
