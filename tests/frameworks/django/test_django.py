@@ -22,7 +22,7 @@ made = {{
     "mail": tasks.mail.enqueue("ada"),
     "found": elsewhere.found.enqueue(),
     "decline": tasks.decline_twice.enqueue(),
-    "pid": tasks.pid.enqueue(),
+    "pid": tasks.pid.using(queue_name="late mail").enqueue(),
     "steps": tasks.pay_in_steps.enqueue(order.pk),
     "asteps": tasks.apay_in_steps.enqueue(order.pk),
     "once": tasks.pay_once.enqueue(order.pk),
@@ -89,7 +89,7 @@ def test_a_worker_is_killed_and_another_goes_on(databases: dict[str, object], tm
         first.wait()
 
     ids = site.run(ENQUEUE.format())
-    with site.worker("--concurrency", "1") as second:
+    with site.worker("--concurrency", "1", "--queues", "default,emails,late mail") as second:
         eventually(lambda: len(marker.read_text().split()) == 2)
         gate.touch()
         results = _finished(site, {**ids, "waiting": waiting})
@@ -103,7 +103,7 @@ def test_a_worker_is_killed_and_another_goes_on(databases: dict[str, object], tm
     assert results["found"][1] == "found"
     assert results["decline"] == ["FAILED", None, 2, ["Declined", "Declined"]]
     assert results["once"][0] == "SUCCESSFUL"
-    # A task that asks for a process of its own finds Django set up there.
+    # A task that asks for a process of its own finds Django set up there, and the queue of its worker.
     assert results["pid"][0] == "SUCCESSFUL"
     assert results["pid"][1][1] == 1
     assert results["pid"][1][0] != results["before"][1][1]

@@ -173,4 +173,4 @@ if is_child() and not apps.ready:
     settings.LOGGING_CONFIG = None  # what is logged here goes to the worker, whose handlers take it
     django.setup()
 if is_child():
-    open_queue(os.environ[BACKEND_VARIABLE], os.environ[QUEUES_VARIABLE].split())
+    open_queue(os.environ[BACKEND_VARIABLE], os.environ[QUEUES_VARIABLE].splitlines())

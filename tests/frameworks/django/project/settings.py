@@ -51,7 +51,7 @@ DATABASES = json.loads(os.environ["PROJECT_DATABASES"])
 TASKS = {
     "default": {
         "BACKEND": "tasklib.contrib.django.TasklibBackend",
-        "QUEUES": ["default", "emails"],
+        "QUEUES": ["default", "emails", "late mail"],
         "OPTIONS": {"base_retry_delay_seconds": 0.05, "dashboard_url": "http://localhost:8000/dashboard/"},
     },
     "immediate": {
