@@ -152,6 +152,18 @@ def test_what_cannot_hold_a_match_by_name_or_time_is_left_out(queue: Face) -> No
         assert (looked, page.stopped) <= (most, None), which
 
 
+def test_a_block_of_more_names_than_are_listed_stays_one_that_may_hold_any(
+    queue: Face, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statistics, "MOST_NAMES", 2)
+    for turn in range(3):
+        queue.plain.submit_new([queue.plain.new_by_name(f"kind.{n}", {}) for n in range(2 + turn)])
+        fold(queue)
+        for name, number in (("done", 20), ("wait", 40), ("kind.1", 1 + turn)):
+            page, _ = walk(queue, TaskFilter(name=name), limit=100, bounds=SURVEY)
+            assert len(page.tasks) == number, (turn, name)
+
+
 @pytest.mark.usefixtures("books")
 def test_tasks_that_are_renamed_by_hand_are_found_and_counted_by_their_new_name(queue: Face) -> None:
     queue.sql("UPDATE tasks SET name = 'done' WHERE name = 'wait'")

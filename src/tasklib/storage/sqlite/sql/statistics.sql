@@ -109,7 +109,7 @@ UPDATE tasklib_stats_position SET merged_at = :now;
 -- name: fold_totals
 -- Move the position up to which rows are counted forward, a bounded way.
 -- Differs by necessity: there is one writer, so no row can appear behind the position, and the trigger takes off itself
--- what is deleted.
+-- what is deleted; and an array of no rows is '[]', not NULL: no names at all would mean that the block holds no task.
 INSERT INTO tasklib_stats_totals (name, count)
 SELECT t.name, count(*) FROM tasks AS t
 WHERE t.seq > (SELECT b.seq FROM tasklib_stats_position AS b) AND t.seq <= (SELECT b.seq FROM tasklib_stats_position AS b) + :step
@@ -123,7 +123,7 @@ WHERE t.seq > (SELECT b.seq FROM tasklib_stats_position AS b) AND t.seq <= (SELE
 GROUP BY 1
 ON CONFLICT (number) DO UPDATE
 SET oldest = min(oldest, excluded.oldest), newest = max(newest, excluded.newest), names = (
-    SELECT CASE WHEN count(*) <= :most_names THEN json_group_array(n.value) END
+    SELECT CASE WHEN count(*) BETWEEN 1 AND :most_names THEN json_group_array(n.value) END
     FROM (
         SELECT e.value FROM json_each(tasklib_stats_blocks.names) AS e
         UNION SELECT e.value FROM json_each(excluded.names) AS e
