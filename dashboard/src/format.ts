@@ -105,10 +105,12 @@ export function percent(value: number | null): string {
   return `${Number(value.toFixed(fine)).toLocaleString("en-GB", { minimumFractionDigits: 1, maximumFractionDigits: 3 })} %`;
 }
 
-/** A moment to come, as short as it can be told: the time if it is today, else the day too. */
+/** A moment to come, as short as it can be told: the time if it is today, with seconds if it has some, else the day too. */
 export function whenInWords(moment: string): string {
-  const { day, brief, minutes } = formats.value;
-  return (day.format(new Date(moment)) === day.format(new Date()) ? minutes : brief).format(new Date(moment));
+  const { day, brief, minutes, seconds } = formats.value;
+  const at = new Date(moment);
+  const today = at.getSeconds() ? seconds : minutes;
+  return (day.format(at) === day.format(new Date()) ? today : brief).format(at);
 }
 
 const ISO = /\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)/g;

@@ -242,6 +242,38 @@ def test_error_groups_are_searched_and_sorted(page: Page, site: Site, queue: Tas
     page.goto(f"{site.url}/errors?sort=count")
     groups = page.locator(".group")
     expect(groups.locator(".group-count")).to_have_text(["3", "1"])
+    groups.first.hover()
+    queue.register_handler("alpha", lambda payload: 1 // 0)
+    with page.expect_response(lambda answer: "/api/errors" in answer.url and '"count":5' in answer.text()):
+        for _ in range(4):
+            queue.enqueue("alpha", {}, max_attempts=1)
+        queue.process_batch()
+    queue.unregister_handler("alpha")
+    expect(groups.locator(".group-count"), "the order stands still under the pointer").to_have_text(["3", "5"])
+    page.mouse.move(0, 0)
+    expect(groups.locator(".group-count")).to_have_text(["5", "3"])
     page.get_by_label("Search in errors").fill("ALPHA")
     expect(groups).to_have_count(1)
     expect(page).to_have_url(re.compile("search=ALPHA"))
+
+
+def test_moments_name_their_zone_and_numbers_are_exact_below_a_million(
+    page: Page, site: Site, queue: TaskQueue
+) -> None:
+    task_id = queue.enqueue("email.send", {}).id
+    (kind,) = page.request.get(f"{site.url}/api/types").json()["types"]
+    many = {"types": [kind | {"completed": 999_999, "failed": 1_234_567}], "total": 1}
+    page.route("**/api/types", lambda route: route.fulfill(json=many))
+    session = page.context.new_cdp_session(page)
+    session.send("Emulation.setTimezoneOverride", {"timezoneId": "Asia/Tokyo"})
+    page.goto(f"{site.url}/types")
+    expect(page.locator("[data-label=Completed]")).to_have_text("999,999")
+    expect(page.locator("[data-label=Failed]")).to_have_text("1.2M")
+    go(page, f"/tasks/{task_id}")
+    moment = page.locator("main time").first
+    expect(moment).to_have_attribute("title", re.compile(r"^\d+ \w+ \d{4}, \d\d:\d\d:\d\d GMT\+9$"))
+    page.get_by_role("button", name="UTC").click()
+    expect(moment).to_have_attribute("title", re.compile(r"^\d+ \w+ \d{4}, \d\d:\d\d:\d\d UTC$"))
+    page.reload()
+    expect(moment, "the browser remembers it").to_have_attribute("title", re.compile(" UTC$"))
+    session.detach()

@@ -138,6 +138,9 @@ def test_a_lost_worker_leaves_a_trace_and_raises_a_banner(page: Page, site: Site
     page.reload()
     expect(row).to_be_visible()
     expect(banner).to_have_count(0)
+    go(page, "/lanes")
+    expect(page.get_by_role("img", name=re.compile("1 lane with 2 attempts .*, 2 lost;"))).to_be_visible()
+    expect(page.locator(".lane-picture title").filter(has_text="w-lost was lost at")).to_have_count(1)
 
 
 def test_now_says_what_is_broken_and_what_to_press(page: Page, site: Site, queue: TaskQueue) -> None:

@@ -6,7 +6,7 @@ import re
 
 import httpx
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tasklib.service import pages
 from tasklib.storage.operations.reading.scan import Bounds
@@ -25,7 +25,16 @@ def test_a_search_goes_on_by_itself_and_says_how_far_it_is(
     page.get_by_role("searchbox").fill("args.order:0 duration:<1h")
     expect(page.get_by_role("row", name="payment.charge")).to_have_count(1)
     expect(page.locator(".scan")).to_have_count(0)
+    held: list[Route] = []
+    holding = True
+    further = re.compile(r"/api/tasks\?.*cursor=")
+    page.route(further, lambda route: held.append(route) if holding else route.fallback())
     page.get_by_role("searchbox").fill("args.order:none")
+    searching = page.get_by_role("status").filter(has_text="of the queue looked through, newest first; no match so far")
+    expect(searching).to_be_visible()
+    holding = False
+    for route in held:
+        route.fallback()
     expect(page.get_by_text("No task matches this filter.")).to_be_visible()
     page.get_by_role("searchbox").fill("duration:soon")
     expect(page.get_by_text("duration:soon is no time")).to_be_visible()
@@ -95,6 +104,10 @@ def test_an_objective_is_set_measured_and_taken_back(page: Page, site: Site, don
     expect(row).to_have_count(1)
     page.get_by_role("button", name="Remove objective").click()
     expect(row).to_have_count(0)
+    cell = page.locator(".heat").first.locator("rect").last
+    expect(cell.locator("title")).to_have_text(re.compile(r" UTC: \d+ waited (up to|over|[\d.]+ m?s to) [\d.]+ m?s$"))
+    cell.click()
+    expect(page).to_have_url(re.compile(r"/tasks\?.*wait%3A.*"))
 
 
 def test_an_error_has_a_page_and_is_muted_and_resolved(page: Page, site: Site, done: list[str]) -> None:
@@ -135,7 +148,18 @@ def test_a_report_says_what_was_done_and_prints(page: Page, site: Site, done: li
     page.get_by_label("To", exact=True).fill("2020-01-02T00:00")
     expect(page).to_have_url(re.compile("from=2020-01-01T00%3A00&to=2020-01-02"))
     expect(page.get_by_text("No task finished in this time.")).to_be_visible()
+    work = page.request.get(f"{site.url}/api/metrics/types?seconds=3600").json()
+    work["types"] = [work["types"][0] | {"type": f"kind.{n}"} for n in range(60)]
+    page.route("**/api/metrics/types?*", lambda route: route.fulfill(json=work))
     go(page, "/report?seconds=3600")
+    kinds = page.get_by_role("region", name="By type").locator("tbody tr:visible")
+    expect(page.get_by_role("button", name="Show 10 more")).to_be_visible()
+    expect(kinds).to_have_count(50)
+    page.emulate_media(media="print")
+    expect(kinds, "on paper all are there").to_have_count(60)
+    page.emulate_media(media="null")
+    page.unroute("**/api/metrics/types?*")
+    go(page, "/report?seconds=86400")
     expect(row).to_be_visible()
     page.emulate_media(media="print")
     expect(page.get_by_role("navigation", name="Pages of the dashboard")).to_be_hidden()

@@ -1,4 +1,4 @@
-/** The audit log: who changed what over HTTP, and when. */
+/** The audit log: who changed what, and when. */
 
 import { api, type AuditEntry, take } from "../api/client";
 import { jsonPreview, shortId } from "../format";
@@ -20,7 +20,7 @@ export function Audit() {
   const entries = log.data?.entries ?? [];
   const last = entries[entries.length - 1];
   return (
-    <Panel title="Audit log" aside="Every change made over HTTP">
+    <Panel title="Audit log" aside="Changes from every front end">
       <Listed source={log} some={entries.length > 0} empty={<Empty title="Nothing was changed yet." />}>
         <Table label="Audit log" columns={["What", "Who", "From", "When"]}>
           {entries.map((entry) => (
@@ -52,10 +52,10 @@ function Row({ entry }: { entry: AuditEntry }) {
       <td class="half" data-label="Who">
         {entry.actor} <span class="hint">{entry.role}</span>
       </td>
-      <td class="soft" data-label="From">
+      <td class={`soft ${entry.remote ? "half" : "nothing"}`} data-label="From">
         {entry.remote ?? "–"}
       </td>
-      <td class="brief" data-label="When">
+      <td class="brief half" data-label="When">
         <Ago at={entry.at} />
       </td>
     </tr>

@@ -255,7 +255,7 @@ function Cells({ data, across }: { data: Latency; across: number }) {
               height={ROW - 1}
               onClick={() => open(point.at, row)}
             >
-              <title>{`${absolute(point.at)}: ${count(number)} within ${span(bounds[row]!)}`}</title>
+              <title>{`${absolute(point.at)}: ${count(number)} ${data.kind === "wait" ? "waited" : "ran"} ${between(bounds, row)}`}</title>
             </rect>
           ) : null,
         ),
@@ -268,6 +268,12 @@ function Cells({ data, across }: { data: Latency; across: number }) {
       )}
     </svg>
   );
+}
+
+/** How long what a row counts took: from the bound below it to its own; the highest has no end. */
+function between(bounds: number[], row: number): string {
+  if (row === 0) return `up to ${span(bounds[0]!)}`;
+  return row < bounds.length - 1 ? `${span(bounds[row - 1]!)} to ${span(bounds[row]!)}` : `over ${span(bounds[row - 1]!)}`;
 }
 
 function told(data: Latency): string {

@@ -1,6 +1,7 @@
 /** A report over any time: how much was done, how much of it failed, how long it took, and how objectives stand. Prints well. */
 
 import { Fragment } from "preact";
+import { useState } from "preact/hooks";
 import { api, take } from "../api/client";
 import { type Series, type TypeWork } from "../api/metrics";
 import { absolute, budgetText, change, count, localTime, percent, plural, span } from "../format";
@@ -213,16 +214,20 @@ const COLUMNS = [
   ...["Finished", "Change", "Failure rate", "Retried", "Queue wait p50", "p95", "Run time p50", "p95 ", "p99"].map((name) => ({ name, number: true })),
 ];
 
+/** How many types are shown before somebody asks for all; on paper all are there. */
+const SHOWN = 50;
+
 function ByType({ work, before }: { work: TypeWork[]; before: TypeWork[] }) {
+  const [all, setAll] = useState(false);
   const known = new Map(before.map((each) => [each.type, each]));
   const rows = [...work].sort((a, b) => ended(b) - ended(a));
   return (
     <Panel title="By type" class="report-types" aside={plural(rows.length, "type")}>
       <Table label="By type" columns={COLUMNS} whole>
-        {rows.map((each) => {
+        {rows.map((each, at) => {
           const earlier = known.get(each.type);
           return (
-            <tr key={each.type}>
+            <tr key={each.type} class={at >= SHOWN && !all ? "on-paper" : undefined}>
               <td class="which">
                 <a href={href("/latency", { type: each.type })}>{each.type}</a>
               </td>
@@ -241,6 +246,11 @@ function ByType({ work, before }: { work: TypeWork[]; before: TypeWork[] }) {
           );
         })}
       </Table>
+      {rows.length > SHOWN && !all && (
+        <div class="pages inside no-print">
+          <Button onClick={() => setAll(true)}>Show {count(rows.length - SHOWN)} more</Button>
+        </div>
+      )}
     </Panel>
   );
 }

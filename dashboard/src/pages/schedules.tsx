@@ -172,8 +172,7 @@ function NextRuns({ schedule }: { schedule: Schedule }) {
     <>
       <Ago at={first} />
       <div class="hint" title={schedule.nextRuns.map(absolute).join("\n")}>
-        then {rest.slice(0, 2).map(whenInWords).join(" and ")}
-        {schedule.every === null && ` ${zoneOf(first)}`}
+        {rest.length > 0 && `then ${rest.slice(0, 2).map(whenInWords).join(" and ")} ${zoneOf(first)}`}
       </div>
     </>
   );

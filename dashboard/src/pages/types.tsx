@@ -16,8 +16,8 @@ import { Listed } from "../ui/listed";
 import { Table } from "../ui/table";
 import "../styles/types.css";
 
-/** How many are drawn before somebody asks for more: as many as anybody reads. */
-const STEP = 50;
+/** How many are drawn before somebody asks for more: as many as anybody reads, and fewer where each takes lines. */
+const STEP = matchMedia("(max-width: 760px)").matches ? 20 : 50;
 const WAIT = "Queue wait p50 · p95";
 const RUN = "Run time p50 · p95";
 const COLUMNS = [
@@ -184,7 +184,7 @@ function Row({ type, control, work, ask, refresh }: RowProps) {
       <Pair name={WAIT} durations={work?.wait} />
       <Pair name={RUN} durations={work?.run} />
       <td class={`number half ${ready && !type.workers ? "" : "nothing"}`} data-label="Workers">
-        {type.workers ? type.workers : <span class={ready ? "late" : "soft"}>{ready ? "nobody" : "–"}</span>}
+        {type.workers ? type.workers : <span class={ready ? "late" : "soft"}>{ready ? "none" : "–"}</span>}
       </td>
       <td class={`limits half ${limited ? "" : "nothing"}`} data-label="Limits">
         {limit?.tasksPerSecond ? <span>{limit.tasksPerSecond}/s</span> : null}

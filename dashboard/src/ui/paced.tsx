@@ -2,7 +2,7 @@
 
 import { api, take } from "../api/client";
 import { now } from "../clock";
-import { count, plural, span } from "../format";
+import { count, plural, span, verb } from "../format";
 import { href } from "../router";
 import { useResource } from "../resource";
 import { Bar } from "./basic";
@@ -26,7 +26,7 @@ export function Paced() {
                   of <a href={href("/tasks", { type: each.type, status: "delayed" })}>{each.type}</a>
                 </>
               )}{" "}
-              at {each.rate}/s, by {each.by}: {count(released)} have come due, the last in {span((Date.parse(each.endsAt) - now.value) / 1000)}
+              at {each.rate}/s, by {each.by}: {count(released)} {verb(released, "has", "have")} come due, the last in {span((Date.parse(each.endsAt) - now.value) / 1000)}
             </span>
           </div>
         );
