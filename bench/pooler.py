@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from tools.postgres import Server, account
-from tools.postgres.starting import free_port, make_directory
+from tools.postgres.starting import free_port
 
 PROGRAM = shutil.which("pgbouncer", path="/usr/sbin:/usr/bin:/usr/local/bin:/opt/homebrew/bin")
 SETTINGS = """
@@ -33,7 +33,7 @@ def pgbouncer(server: Server, *, sessions: int, clients: int) -> Iterator[str]:
     """The URL of the same database by way of so many sessions for so many clients."""
     if PROGRAM is None:
         sys.exit("PgBouncer is not installed (Debian, Ubuntu: apt install pgbouncer)")
-    folder, port = make_directory(None), free_port()
+    folder, port = account.make_directory(None), free_port()
     (folder / "settings").write_text(SETTINGS.format(server=server.port, port=port, sessions=sessions, clients=clients))
     try:
         with open(folder / "log", "wb") as log:
