@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tasklib import TaskQueue
 from tasklib.storage.operations.access.audit import AuditEntry, write_audit
-from tests.browser.acting import cancelled, confirm
+from tests.browser.acting import cancelled, confirm, go
 from tests.browser.site import Site
 
 WORKS = False
@@ -151,6 +151,13 @@ def test_a_schedule_is_made_changed_run_paused_and_deleted(page: Page, site: Sit
     page.get_by_role("button", name="Pause report").click()
     page.get_by_role("button", name="Resume report").click()
     expect(page.get_by_role("button", name="Pause report")).to_be_visible()
+    listed = page.request.get(f"{site.url}/api/schedules").json()
+    listed["schedules"][0]["nextRuns"][0] = "2020-01-31T10:00:00Z"
+    page.route("**/api/schedules", lambda route: route.fulfill(json=listed))
+    go(page, "/types")
+    go(page, "/schedules")
+    expect(page.locator("[data-label='Next runs']"), "nothing starts it").to_contain_text("was due ")
+    page.unroute("**/api/schedules")
     page.get_by_role("button", name="Delete report").click()
     confirm(page, "Delete 1 schedule")
     expect(page.get_by_text("No schedules yet.")).to_be_visible()

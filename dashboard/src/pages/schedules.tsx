@@ -3,6 +3,7 @@
 import { useState } from "preact/hooks";
 import { changed } from "../actions";
 import { api, type PutSchedule, type Schedule, take } from "../api/client";
+import { now } from "../clock";
 import { absolute, span, whenInWords, zoneOf } from "../format";
 import { href, query, setQuery } from "../router";
 import { useResource } from "../resource";
@@ -13,7 +14,6 @@ import { confirm } from "../ui/dialog";
 import { Listed } from "../ui/listed";
 import { Table } from "../ui/table";
 import { ScheduleDialog } from "./schedule_form";
-
 
 export function SchedulesPage() {
   const schedules = useResource("schedules", (signal) => take(api.GET("/api/schedules", { signal })), { live: true, every: 5000 });
@@ -157,6 +157,9 @@ function When({ schedule }: { schedule: Schedule }) {
   );
 }
 
+/** Milliseconds after which no worker can be on its way to start it. */
+const OVERDUE = 60_000;
+
 function NextRuns({ schedule }: { schedule: Schedule }) {
   if (schedule.pausedAt) {
     return (
@@ -168,9 +171,16 @@ function NextRuns({ schedule }: { schedule: Schedule }) {
   }
   const [first, ...rest] = schedule.nextRuns;
   if (!first) return <span class="soft">no more runs</span>;
+  const overdue = now.value - Date.parse(first) > OVERDUE;
   return (
     <>
-      <Ago at={first} />
+      {overdue ? (
+        <span class="late">
+          was due <Ago at={first} />
+        </span>
+      ) : (
+        <Ago at={first} />
+      )}
       <div class="hint" title={schedule.nextRuns.map(absolute).join("\n")}>
         {rest.length > 0 && `then ${rest.slice(0, 2).map(whenInWords).join(" and ")} ${zoneOf(first)}`}
       </div>
