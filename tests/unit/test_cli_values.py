@@ -65,9 +65,13 @@ def test_what_is_no_moment(text: str) -> None:
         values.moment(text)
 
 
-def test_a_date_is_a_moment_and_a_number_a_duration() -> None:
+def test_an_age_is_a_date_or_a_duration_with_its_unit() -> None:
     assert isinstance(values.duration_or_moment("2030-01-31"), datetime)
-    assert values.duration_or_moment("2030") == timedelta(seconds=2030)
+    assert values.duration_or_moment("30d") == timedelta(days=30)
+    assert values.duration_or_moment("0") == timedelta()
+    for text in ("30", "2030", "1.5", "20300131"):
+        with pytest.raises(BadValue, match=f"{text}' has no unit; write {text}d for days"):
+            values.duration_or_moment(text)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ class HelpfulGroup(TyperGroup):
         width = max(len(name) for name in self.list_commands(ctx))
         for panel in dict.fromkeys(_panel(command, "Commands") for command in commands):
             members = [c for c in commands if c is not None and _panel(c, "Commands") == panel]
-            _write_rows(formatter, panel, [((c.name or "").ljust(width), c.get_short_help_str(90)) for c in members])
+            _write_rows(formatter, panel, [((c.name or "").ljust(width), c.get_short_help_str(120)) for c in members])
         _write_parameters(self, ctx, formatter)
         _write_rows(formatter, "Exit codes", [(str(int(code)), meaning) for code, meaning in MEANINGS.items()])
         _write_lines(formatter, "Examples", (self.epilog or "").splitlines())

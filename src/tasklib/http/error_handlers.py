@@ -158,7 +158,13 @@ def _got(error: Mapping[str, Any]) -> str:
 
 
 def _detail(request: Request, error: Exception) -> str:
-    """The message of an error, with the statuses of HTTP: a running task is `processing` here.
+    """The message of an error, with the statuses of HTTP: a running task is `processing` here."""
+    said = text_for_caller(request, error)
+    return said.replace("running", "processing") if isinstance(error, errors.InvalidTransition) else said
+
+
+def text_for_caller(request: Request, error: Exception) -> str:
+    """The message of an error.
 
     Errors of the database go to the log: callers, who may be anybody, must not learn its address and user.
     """
@@ -166,8 +172,7 @@ def _detail(request: Request, error: Exception) -> str:
         if isinstance(error, kind):
             parts_of(request).trouble_log.warn(error)
             return text
-    said = str(error)
-    return said.replace("running", "processing") if isinstance(error, errors.InvalidTransition) else said
+    return str(error)
 
 
 def _field(location: Sequence[Any]) -> str:

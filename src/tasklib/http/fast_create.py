@@ -6,13 +6,14 @@ from typing import Final
 
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tasklib.errors import TaskLibError
 from tasklib.http.admission.authorization import admit
 from tasklib.http.error_handlers import answer
+from tasklib.http.errors import problem
 from tasklib.http.routes.tasks import store_task
 from tasklib.http.schemas.inputs import CreateTask
 from tasklib.http.security.auth import Permission
@@ -66,5 +67,7 @@ class FastCreate:
             return await store_task(body, request)
         except (ValidationError, ValueError):
             return None
+        except ClientDisconnect:
+            return problem(400, "invalid-request", "the request ended before its body was complete; send it again")
         except (HTTPException, TaskLibError) as error:
             return await answer(request, error)

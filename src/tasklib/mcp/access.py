@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from tasklib.errors import TaskLibError
 from tasklib.service.audit import AuditEntry
 
 Audit = Callable[[str, str | None, dict[str, Any]], AuditEntry | None]
@@ -15,6 +16,10 @@ Audit = Callable[[str, str | None, dict[str, Any]], AuditEntry | None]
 
 def _no_audit(action: str, target: str | None, detail: dict[str, Any]) -> None:
     return None
+
+
+def _no_wait() -> float:
+    return 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,10 @@ class AgentAccess:
     actor: str = "agent"
     """Whom the audit log names as having done it."""
     audit: Audit = _no_audit
+    submission_wait: Callable[[], float] = _no_wait
+    """Takes one submission from the caller's rate: 0, or in how many seconds it may send the next."""
+    told: Callable[[TaskLibError], str] = str
+    """What the agent is told of an error."""
 
     def may_submit(self, name: str) -> bool:
         """Whether the type is on its list."""

@@ -45,17 +45,17 @@ def build_server(service: QueueService, access: AgentAccess) -> MCPServer[Any]:
         log_level="WARNING",
     )
     for tool in ReadTools(service, access).all():
-        server.add_tool(_telling(tool), annotations=READS)
+        server.add_tool(_telling(tool, access), annotations=READS)
     for tool in WriteTools(service, access).all():
         destructive, idempotent = HINTS[tool.__name__]
         hints = ToolAnnotations(
             read_only_hint=False, destructive_hint=destructive, idempotent_hint=idempotent, open_world_hint=False
         )
-        server.add_tool(_telling(tool), annotations=hints)
+        server.add_tool(_telling(tool, access), annotations=hints)
     return server
 
 
-def _telling(tool: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+def _telling(tool: Callable[..., Awaitable[Any]], access: AgentAccess) -> Callable[..., Awaitable[Any]]:
     """The tool, with our own errors as answers to the agent; of other errors the SDK reveals nothing."""
 
     @functools.wraps(tool)
@@ -63,7 +63,7 @@ def _telling(tool: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any
         try:
             return await tool(*args, **kwargs)
         except TaskLibError as error:
-            raise ToolError(bounded(str(error))) from error
+            raise ToolError(bounded(access.told(error))) from error
 
     return call
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -11,7 +12,7 @@ from pydantic import Field
 from tasklib.core.lifecycle import Action
 from tasklib.core.queue_info import TaskFilter
 from tasklib.doctor import examine
-from tasklib.errors import ConfigurationError
+from tasklib.errors import ConfigurationError, TaskLibError
 from tasklib.mcp.access import AgentAccess
 from tasklib.mcp.shown import answer, brief, explained
 from tasklib.service.service import QueueService
@@ -55,10 +56,14 @@ class ReadTools:
         search: Annotated[str | None, Field(description="Only tasks whose input, tags or error has this text.")] = None,
         limit: Limit = 20,
     ) -> Answer:
-        """Tasks, newest first, in brief. Use show_task for one of them."""
+        """Tasks, newest first, in brief. Use show_task for one of them.
+
+        A search finds what is shown, never a hidden secret; in a large queue it covers the newest part: `searched`.
+        """
         which = TaskFilter(states=(state,) if state else (), name=type, search=search)
-        page = await self.service.apage(which, limit=limit)
-        return answer({"tasks": [brief(each) for each in page.tasks], "more": page.next is not None})
+        found = await self.service.alisting(which, limit=limit)
+        data: Answer = {"tasks": [brief(each) for each in found.tasks], "more": found.next is not None}
+        return answer(data if found.looked is None else {**data, "searched": round(found.looked, 4)})
 
     async def show_task(self, id: TaskIdText) -> Answer:
         """Everything about one task: input, result, error, past attempts and log lines. Secrets are hidden."""
@@ -140,6 +145,9 @@ class WriteTools(ReadTools):
             raise ConfigurationError(
                 f"type {type!r} may not be submitted here; allowed: {', '.join(self.access.submit)}"
             )
+        wait = self.access.submission_wait()
+        if wait:
+            raise TaskLibError(f"this caller submits faster than the service allows; try again in {math.ceil(wait)} s")
         entry = self.access.audit("create_task", type, {})
         task_id = await self.service.asubmit(type, payload, audit=entry)
         return answer({"id": task_id})

@@ -55,6 +55,7 @@ def test_the_first_page_groups_the_commands_and_lists_the_exit_codes(capsys: pyt
         assert f"\n{group}\n" in page
     for name in COMMANDS:
         assert re.search(rf"^  {name}  +[A-Z]", page, re.MULTILINE)
+    assert not re.search(r"\w\.\.\.$", page, re.MULTILINE)  # no description breaks off
     for code in MEANINGS:
         assert re.search(rf"^  {int(code)}  ", page, re.MULTILINE)
 

@@ -137,3 +137,31 @@ def test_an_amount_of_memory_says_how_it_is_written(tasklib: CommandLine) -> Non
     for wrong in ("much", "200XB", "0", "-1", "1K G"):
         said = tasklib.fails(2, "worker", "app.tasks", "--memory-limit", wrong)
         assert said.startswith(f"{wrong!r} is not an amount of memory; write 300 or 300M for 300 MiB")
+
+
+@pytest.mark.backends("sqlite-file")  # no statement differs
+def test_a_number_of_no_unit_deletes_nothing(tasklib: CommandLine, queue: TaskQueue) -> None:
+    """Days are meant; seconds would delete nearly everything, and make a token that is over at once."""
+    queue.migrate()
+    said = "'30' has no unit; write 30d for days, 30h for hours or 30s for seconds"
+    assert tasklib.fails(2, "cleanup", "--older-than", "30") == said
+    assert tasklib.fails(2, "token", "create", "ci", "--expires", "30") == said
+    assert tasklib.json("token", "list") == {"tokens": []}
+
+
+@pytest.mark.backends("sqlite-file")
+def test_whoever_stops_waiting_is_told_a_command(tasklib: CommandLine, queue: TaskQueue) -> None:
+    with working(queue):
+        eventually(lambda: any(worker.alive for worker in queue.workers()))
+        said = tasklib.fails(5, "submit", "divide", "a=1", "b=1", "--delay", "1h", "--wait-timeout", "10ms")
+    (task,) = queue.list()
+    assert said == f"task {task.id} was still pending after 10ms and goes on; ask why: tasklib explain {task.id}"
+
+
+@pytest.mark.backends("sqlite-file")
+def test_ctrl_c_ends_mcp(tasklib: CommandLine) -> None:
+    terminal = Terminal([sys.executable, "-m", "tasklib", "mcp", "--database-url", tasklib.url])
+    terminal.wait_for("waiting for an agent on stdin")
+    terminal.send("\x03")
+    assert terminal.wait() == 130
+    assert "interrupted" in terminal.text

@@ -135,7 +135,7 @@ def test_waiting_in_vain_is_exit_5(tasklib: CommandLine, queue: TaskQueue) -> No
         (["job", "--payload", '{"a": "\\u0000"}'], "arguments do not fit task 'job'"),
         (["job", "--delay", "soon"], "'soon' is not a duration"),
         (["job", "--run-at", "noon"], "'noon' is not a time"),
-        (["job", "--delay", "1m", "--run-at", "2030-01-01"], "give either delay_seconds or run_at, not both"),
+        (["job", "--delay", "1m", "--run-at", "2030-01-01"], "give either --delay or --run-at, not both"),
         (["job", "--max-attempts", "0"], "Invalid value for '--max-attempts'"),
         (["job", "--priority", "high"], "Invalid value for '--priority'"),
         (["job", "--on-conflict", "shrug"], "on_conflict must be 'return', 'raise' or 'replace'"),

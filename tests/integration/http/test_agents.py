@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,9 +15,10 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from tasklib import TaskQueue
+from tasklib import Config, TaskQueue
 from tasklib.http.app import create_app
 from tasklib.http.parts import AgentsMay
+from tasklib.http.security.auth import Auth
 from tasklib.mcp.access import AgentAccess
 from tasklib.mcp.server import build_server
 from tasklib.mcp.shown import MAX_TEXT
@@ -64,8 +66,10 @@ async def refusal(client: Client, tool: str, **arguments: Any) -> str:
 
 
 @asynccontextmanager
-async def over_http(queue: TaskQueue, token: str, agents: AgentsMay | None = None) -> AsyncIterator[Client]:
-    transport = httpx_transport(create_app(queue, auth="tokens", agents=agents))
+async def over_http(
+    queue: TaskQueue, token: str, agents: AgentsMay | None = None, auth: Auth = "tokens"
+) -> AsyncIterator[Client]:
+    transport = httpx_transport(create_app(queue, auth=auth, agents=agents))
     headers = {"Authorization": f"Bearer {token}"}
     async with (
         transport(headers) as http,
@@ -188,3 +192,39 @@ async def test_a_hostile_payload_is_bounded_and_stays_data(queue: TaskQueue) -> 
         shown = await call(client, "show_task", id=str(task_id))
     assert len(json.dumps(shown)) < 20_000
     assert "bottom" not in json.dumps(shown)
+
+
+async def test_a_search_over_http_finds_only_what_is_shown(queue: TaskQueue) -> None:
+    secret = QueueService(queue).tokens.create("agent", Role.VIEWER).secret
+    task_id = queue.enqueue("work", {"password": "hunter2", "to": "ada"})
+    async with over_http(queue, secret) as client:
+        for guess in ("hunter", "hunter2", "args.password:hunter2", '"password": "h'):
+            assert await call(client, "list_tasks", search=guess) == {"tasks": [], "more": False}, guess
+        found = await call(client, "list_tasks", search="ada")
+        assert [each["id"] for each in found["tasks"]] == [str(task_id)]
+        assert (await call(client, "list_tasks", limit=1))["more"] is False
+        queue.enqueue("work")
+        assert (await call(client, "list_tasks", limit=1))["more"] is True
+
+
+async def test_submissions_of_an_agent_count_for_the_rate_of_its_token(sqlite_url: str) -> None:
+    with TaskQueue(Config(database_url=sqlite_url, submit_rate_limit=0.001)) as queue:
+        secret = QueueService(queue).tokens.create("helper", Role.OPERATOR).secret
+        async with over_http(queue, secret, AgentsMay(submit=("report",))) as client:
+            await call(client, "submit_task", type="report", payload={})
+            said = await refusal(client, "submit_task", type="report", payload={})
+        assert "submits faster than the service allows; try again in" in said
+        assert queue.count() == 1
+
+
+async def test_an_agent_over_http_learns_nothing_of_a_database_that_is_gone(
+    queue: TaskQueue, sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = Path(sqlite_url.removeprefix("sqlite:///"))
+    async with over_http(queue, "", auth=lambda _: "viewer") as client:
+        await call(client, "queue_stats")
+        await asyncio.to_thread(file.rename, file.with_suffix(".away"))
+        said = await refusal(client, "list_tasks")
+    assert "the service's log says why" in said
+    assert file.name not in said
+    assert file.name in caplog.text

@@ -130,3 +130,30 @@ def test_a_body_that_python_cannot_read_is_answered_with_the_reason(queue: Face,
     content = f'{{"type": "x", "payload": {body}}}'
     refused = http.post("/api/tasks", content=content, headers={"Content-Type": "application/json"})
     assert (refused.status_code, refused.json()["detail"][:24]) == (400, "the body cannot be read:")
+
+
+@pytest.mark.backends("sqlite-file")
+@pytest.mark.parametrize("path", ["/api/tasks", "/tasks", "/api/tasks/batch"])
+def test_a_client_that_leaves_in_the_middle_of_its_request_is_no_failure_of_ours(
+    queue: Face, http: Client, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    sent = [{"type": "http.request", "body": b'{"type": "job', "more_body": True}, {"type": "http.disconnect"}]
+    answered: list[Any] = []
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    scope: dict[str, Any] = {"type": "http", "http_version": "1.1", "method": "POST", "path": path, "headers": headers}
+    scope |= {"query_string": b"", "scheme": "http", "client": ("127.0.0.1", 1), "server": ("localhost", 80)}
+
+    async def receive() -> Any:
+        return sent.pop(0)
+
+    async def send(message: Any) -> None:
+        answered.append(message)
+
+    async def leave() -> None:
+        await http.app(scope, receive, send)
+
+    queue.run_coroutine(leave())
+
+    assert answered[0]["status"] == 400
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+    assert queue.count() == 0

@@ -198,6 +198,7 @@ FOREIGN = [
     {"Origin": "http://evil.example"},
     {"Origin": "http://localhost:3000"},
     {"Origin": "null"},
+    {"Origin": "http://["},
     {"Sec-Fetch-Site": "cross-site"},
     {"Sec-Fetch-Site": "same-site"},
 ]

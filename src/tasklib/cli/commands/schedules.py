@@ -89,6 +89,8 @@ def _act(cli: Cli, action: str, name: str, added: Added) -> None:
 def _add(queue: TaskQueue, name: str, added: Added) -> None:
     if added.task is None:
         raise CommandFailed("which task? Give its name by --task", Exit.USAGE)
+    if (added.cron is None) == (added.every is None):
+        raise CommandFailed("when? Give either --cron or --every, as in: --cron '0 3 * * *'", Exit.USAGE)
     seconds = None if added.every is None else values.duration(added.every).total_seconds()
     kwargs = values.pairs(added.arguments or (), "argument")
     queue.add_schedule(name, task=added.task, cron=added.cron, every=seconds, tz=added.tz, kwargs=kwargs)

@@ -148,7 +148,9 @@ def _wait(cli: Cli, name: str, task_id: TaskId, timeout: str | None, unknown: Un
     try:
         task: Task = cli.service.shown(cli.service.queue.wait(task_id, seconds))
     except WaitTimeout as error:
-        raise CommandFailed(f"{error}; {unknown.text}" if unknown else str(error), Exit.TIMEOUT) from error
+        said = f"task {task_id} was still {error.state} after {timeout} and goes on"
+        why = unknown.text if unknown else f"ask why: tasklib explain {task_id}"
+        raise CommandFailed(f"{said}; {why}", Exit.TIMEOUT) from error
     data = {"id": task_id, "name": name, "created": task_id.created, "task": task}
     cli.out.answer(data, lambda: show_task(cli.out, task, cli.now()))
     if task.state != "completed":

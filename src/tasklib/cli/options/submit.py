@@ -87,6 +87,8 @@ class How:
     def options(self, *, waits: bool) -> dict[str, Any]:
         """The options that were given, as `enqueue` takes them."""
         timeout = self._timeout(waits=waits)
+        if self.delay is not None and self.run_at is not None:
+            raise CommandFailed("give either --delay or --run-at, not both", Exit.USAGE)
         options = {
             "priority": self.priority,
             "delay_seconds": None if self.delay is None else values.duration(self.delay),

@@ -56,8 +56,16 @@ def moment(text: str) -> datetime:
 
 
 def duration_or_moment(text: str) -> datetime | timedelta:
-    """A time span back from now, or a moment."""
-    return moment(text) if re.match(r"\d{4}-\d\d-\d\d", text) else duration(text)
+    """A time span from now, which must name its unit, or a moment.
+
+    These decide what is deleted and how long a token holds: who writes 30 means days, and 30 seconds would be wrong.
+    """
+    if re.match(r"\d{4}-\d\d-\d\d", text):
+        return moment(text)
+    span = duration(text)
+    if span and re.fullmatch(r"[\d. ]+", text):
+        raise BadValue(f"{text!r} has no unit; write {text}d for days, {text}h for hours or {text}s for seconds")
+    return span
 
 
 def json_value(text: str, what: str) -> Any:

@@ -112,7 +112,12 @@ def _same_origin(headers: Headers, host: str) -> bool:
     if site is not None and site not in ("same-origin", "none"):
         return False
     origin = headers.get("origin")
-    return origin is None or urlsplit(origin).netloc.lower() == host.lower()
+    if origin is None:
+        return True
+    try:
+        return urlsplit(origin).netloc.lower() == host.lower()
+    except ValueError:  # such as a bracket that is never closed; no browser sends it
+        return False
 
 
 def _on_this_host(header: tuple[bytes, bytes], host: str) -> tuple[bytes, bytes]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from tasklib.http.error_handlers import text_for_caller
 from tasklib.http.errors import Refused
 from tasklib.http.parts import parts_of
 from tasklib.http.security.audit_entry import make_entry
@@ -40,6 +41,8 @@ async def serve_agent(request: Request) -> Response:
         submit=parts.agents.submit if principal.may(Permission.SUBMIT) else (),
         actor=principal.name,
         audit=audit,
+        submission_wait=lambda: parts.throttle.take(principal.identity, 1),
+        told=lambda error: text_for_caller(request, error),
     )
 
     async def respond(scope: Any, receive: Any, send: Any) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+import signal
+import sys
+from typing import Annotated, Any, NoReturn
 
 from tasklib.cli.command import Cli, Commands
-from tasklib.cli.exit_codes import CommandFailed
+from tasklib.cli.exit_codes import CommandFailed, Exit
 from tasklib.cli.logs import log_to_stderr
 from tasklib.cli.options.declare import option
 
@@ -42,4 +45,14 @@ def mcp(
         ) from error
     log_to_stderr("warning")
     access = AgentAccess(writes=allow_writes, submit=tuple(allow_submit or ()))
+    signal.signal(signal.SIGINT, _end_at_once)
+    if sys.stdin.isatty():
+        cli.out.note("waiting for an agent on stdin; its program starts this command; stop with Ctrl-C")
     asyncio.run(serve_stdio(cli.service, access))
+
+
+def _end_at_once(*_: Any) -> NoReturn:
+    """End at Ctrl-C: the protocol's library waits for a thread that reads stdin, and nothing but its end stops that."""
+    sys.stderr.write("interrupted\n")
+    sys.stderr.flush()
+    os._exit(Exit.INTERRUPTED)
