@@ -26,6 +26,7 @@ from tools.versions import pythons
 
 SMOKE = """
 import pathlib, sys, tasklib
+without_gil = "t" in sys.abiflags
 queue = tasklib.TaskQueue("sqlite:///:memory:")
 task_id = queue.task(name="answer")(lambda: 42).submit()
 queue.process_batch()
@@ -38,6 +39,7 @@ except tasklib.ConfigurationError as error:
     assert "tasklib-queue[postgres]" in str(error)
 else:
     sys.exit("a PostgreSQL URL was accepted without its driver")
+assert not (without_gil and sys._is_gil_enabled()), "something that was imported has turned the GIL on"
 print(tasklib.__version__)
 """
 

@@ -27,6 +27,22 @@ def test_an_interpreter_that_is_named_comes_first_and_one_that_does_not_work_is_
     assert pythons.find() == {f"{sys.version_info[0]}.{sys.version_info[1]}": Path(sys.executable)}
 
 
+def test_one_without_the_gil_is_not_taken_for_the_plain_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = tmp_path / "python"
+    says_so = """import ensurepip, sys, venv; sys.abiflags = "t"; exec(sys.argv[1])"""
+    free.write_text(f"""#!/bin/sh\nexec {sys.executable} -c '{says_so}' "$2"\n""")
+    free.chmod(0o755)
+    monkeypatch.setenv("PYTHONS", str(free))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+
+    assert pythons.find() == {}
+    monkeypatch.setattr(pythons, "SUPPORTED", (f"{sys.version_info[0]}.{sys.version_info[1]}t",))
+    assert list(pythons.find().values()) == [free]
+
+
 def test_every_library_that_users_get_has_a_lowest_version() -> None:
     import tomllib
 

@@ -31,8 +31,11 @@ def _candidates() -> Iterator[Path]:
 
 
 def _version(program: Path) -> str | None:
-    """`3.12` of a program that is an interpreter and can make virtual environments; None of any other."""
-    code = "import sys, ensurepip, venv; print('%d.%d' % sys.version_info[:2])"
+    """`3.12` of a program that is an interpreter and can make virtual environments; None of any other.
+
+    One without the GIL is `3.14t`, also where it is installed under the plain name.
+    """
+    code = "import sys, ensurepip, venv; print('%d.%d' % sys.version_info[:2] + 't' * ('t' in sys.abiflags))"
     try:
         answer = subprocess.run([program, "-c", code], capture_output=True, text=True, timeout=30)
     except OSError:

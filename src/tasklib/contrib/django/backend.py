@@ -51,7 +51,11 @@ OWN_OPTIONS: Final = ("database", "dashboard_url", "schedules")
 
 
 class TasklibBackend(BaseTaskBackend):
-    """Stores tasks in the database of its OPTIONS, or in the one that the routers choose."""
+    """Stores tasks in the database of its OPTIONS, or in the one that the routers choose.
+
+    Examples:
+        >>> TASKS = {"default": {"BACKEND": "tasklib.contrib.django.TasklibBackend", "QUEUES": ["default", "emails"]}}
+    """
 
     task_class = TasklibTask
     supports_defer = True
@@ -185,12 +189,24 @@ class TasklibBackend(BaseTaskBackend):
 
 
 def get_queue(backend: str = "default") -> TaskQueue:
-    """The queue behind a backend: cancel, retry, pause, limits, schedules, explain, on Django's own connection."""
+    """The queue behind a backend: cancel, retry, pause, limits, schedules, explain, on Django's own connection.
+
+    Examples:
+        >>> result = add.enqueue(1)
+        >>> get_queue().cancel(result.id).state
+        <TaskState.CANCELLED: 'cancelled'>
+    """
     return backend_of(backend).queue
 
 
 def queue_task(task: Any) -> Submitter[..., Any]:
-    """The task as one of `get_queue()`: `bind` makes a child of a workflow of it, `submit_many` stores many."""
+    """The task as one of `get_queue()`: `bind` makes a child of a workflow of it, `submit_many` stores many.
+
+    Examples:
+        >>> stored = queue_task(add).submit_many({"a": number} for number in range(3))
+        >>> [result.return_value for result in run_tasks()]
+        [1, 2, 3]
+    """
     backend = backend_of(task.backend)
     if task.unique_key is not None:
         raise InvalidTask(f"{task.module_path}: its unique_key is for enqueue(); give queue_task() the task without it")

@@ -96,7 +96,18 @@ def with_options(task: T, /, **options: Unpack[OptionKeywords]) -> T: ...
 @overload
 def with_options(**options: Unpack[OptionKeywords]) -> Callable[[T], T]: ...
 def with_options(task: Any = None, /, **options: Any) -> Any:
-    """The task with tasklib's options, as a decorator over `@task` or for one call; its type stays the same."""
+    """The task with tasklib's options, as a decorator over `@task` or for one call; its type stays the same.
+
+    Examples:
+        >>> @with_options(max_retries=5, timeout_seconds=30)
+        ... @task
+        ... def charge(order_id): ...
+        >>> charge.max_retries
+        5
+        >>> once = with_options(add, unique_key="add-{a}")
+        >>> once.enqueue(7).id == once.enqueue(7).id
+        True
+    """
     if task is None:
         return lambda decorated: with_options(decorated, **options)
     if not isinstance(task, Task):

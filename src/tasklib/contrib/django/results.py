@@ -33,7 +33,15 @@ from tasklib.errors import ExecutionError
 
 
 class TaskCancelled(ExecutionError):
-    """The task was stopped by a person, or expired before it began; Django's framework shows it as FAILED."""
+    """The task was stopped by a person, or expired before it began; Django's framework shows it as FAILED.
+
+    Examples:
+        >>> result = add.enqueue(1)
+        >>> cancelled = get_queue().cancel(result.id)
+        >>> result.refresh()
+        >>> result.errors[-1].exception_class is TaskCancelled
+        True
+    """
 
 
 def result_of(stored: StoredTask, backend: Any, finished_by: str | None = None) -> Any:

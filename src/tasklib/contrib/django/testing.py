@@ -66,6 +66,11 @@ def run_tasks(
     It runs here: in this thread, on this connection, inside the transaction of a TestCase.  With `advance` delayed
     tasks and retries do not have to be waited for: the time they wait for is taken to have come.  Tasks are claimed,
     retried and ended by the rules and statements of a real worker; timeouts and isolation need one.
+
+    Examples:
+        >>> result = add.enqueue(1, 2)
+        >>> [done.return_value for done in run_tasks()]
+        [3]
     """
     return _Run(backend_of(backend), queues, advance).work(MOST_TASKS if limit is None else limit, limit is None)
 
