@@ -195,14 +195,18 @@ def test_a_step_that_is_not_over_is_not_drawn_as_a_collapse(page: Page, site: Si
 
 
 def test_a_chart_of_one_value_shows_minutes_and_not_years(page: Page, site: Site, queue: TaskQueue) -> None:
-    at = datetime.fromtimestamp(time.time() // 60 * 60, UTC).isoformat()
     none = {"p50": None, "p95": None, "p99": None}
-    ended = {"completed": 60, "failed": 0, "retried": 0, "cancelled": 0, "buried": 0}
-    one = {"at": at, "ended": ended, "wait": none, "run": none, "depth": None}
-    page.route(
-        "**/api/metrics/series?*", lambda route: route.fulfill(json={"stepSeconds": 60, "type": None, "points": [one]})
-    )
+
+    def point(minutes_ago: int, completed: int) -> dict[str, Any]:
+        at = datetime.fromtimestamp((time.time() // 60 - minutes_ago) * 60, UTC).isoformat()
+        ended = {"completed": completed, "failed": 0, "retried": 0, "cancelled": 0, "buried": 0}
+        return {"at": at, "ended": ended, "wait": none, "run": none, "depth": None}
+
+    # What ended in this minute is not all counted yet.
+    answer = {"stepSeconds": 60, "type": None, "points": [point(2, 60), point(0, 3)]}
+    page.route("**/api/metrics/series?*", lambda route: route.fulfill(json=answer))
     page.goto(f"{site.url}/?range=1h")
+    expect(page.get_by_role("img", name="Throughput: completed now 1/s, at most 1/s")).to_be_visible()
     plot = page.locator(".u-over").first
     plot.hover(position={"x": 50, "y": 50})
     page.mouse.down()

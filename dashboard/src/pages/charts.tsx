@@ -23,7 +23,8 @@ export const RANGES: Record<string, [string, number]> = {
   "30d": ["30 d", 2_592_000],
 };
 export const READING = 15_000;
-const SHORTEST_STEP = 15;
+/** Seconds after which what has ended is counted: workers say it with their heartbeats. */
+const LATE = 12;
 const n = (value: number | undefined) => value ?? 0;
 
 /** How many tasks came to one of these ends. */
@@ -82,9 +83,9 @@ function useLive(): Sample[] {
   const known = (before?.points ?? []).slice(Math.max(firstKnown(before?.points ?? []), 0));
   const earlier = known.flatMap((point) => {
     const start = Date.parse(point.at) / 1000;
-    // The last step is not over, and too short to tell anything when it has just begun.
-    const lasted = Math.min(before!.stepSeconds, since - start);
-    if (lasted < SHORTEST_STEP) return [];
+    const lasted = before!.stepSeconds;
+    // Of a step that is not over, or was just now, not all is counted: it would look like a collapse.
+    if (start + lasted + LATE > since) return [];
     return {
       at: start + lasted / 2,
       completed: n(point.ended.completed) / lasted,
@@ -168,11 +169,12 @@ function firstKnown(points: Point[]): number {
   return points.findIndex((point) => point.depth !== null || Object.values(point.ended).some(Boolean));
 }
 
-/** How many seconds of each step have passed; 0 for one that has only begun, of which nothing can be said. */
+/** How many seconds of each step have passed; 0 for one of which too little has, or is counted, to say anything. */
 function lengths(points: Point[], step: number): number[] {
   return points.map((point) => {
-    const passed = Math.min(step, now.peek() / 1000 - Date.parse(point.at) / 1000);
-    return passed < step / 4 ? 0 : passed;
+    const passed = now.peek() / 1000 - Date.parse(point.at) / 1000;
+    if (passed >= step + LATE) return step;
+    return passed < Math.max(step / 4, LATE * 6) ? 0 : Math.min(passed, step);
   });
 }
 

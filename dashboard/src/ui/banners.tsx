@@ -62,7 +62,13 @@ function One({ finding, done }: { finding: Finding; done: () => void }) {
   return (
     <div class="banner warn" role="status">
       <span>
-        {finding.text} {finding.since && <Ago at={finding.since} />}
+        {finding.text}
+        {finding.since && (
+          <>
+            {" "}
+            · <Ago at={finding.since} />
+          </>
+        )}
       </span>
       <span class="banner-acts">
         {finding.actions.map((action) => (
