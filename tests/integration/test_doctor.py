@@ -71,6 +71,7 @@ def test_a_schema_that_is_behind(database_url: str, monkeypatch: pytest.MonkeyPa
     with open_queue(database_url) as fresh:
         (found,) = examined(fresh)
         assert (found.code, found.remedy) == ("schema-behind", "tasklib migrate")
+        assert "auto_migrate" not in found.text
         fresh.migrate()
         assert codes(fresh) == set()
 

@@ -17,6 +17,7 @@ from tasklib.core.codec import MAX_DEPTH
 from tasklib.core.numbers import is_number
 from tasklib.http.errors import RETRY_AFTER_SECONDS, Refused, phrase, problem
 from tasklib.http.parts import parts_of
+from tasklib.http.schemas.fields import PATTERNS_IN_WORDS
 from tasklib.service.creation import KeyTaken
 from tasklib.service.http_workers.workers import NotYours
 
@@ -51,7 +52,7 @@ async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
     if location == ("body",) and kind != "value_error":
         return problem(400, "invalid-request", "send a JSON object, with the header Content-Type: application/json")
     field = _field(location)
-    message = str(first["msg"]).removeprefix("Value error, ") + _got(first)
+    message = _in_words(first) + _got(first)
     if kind == "extra_forbidden":
         message = f"is not known here; see GET {_description(request)}"
     return problem(400, "invalid-request", f"{field}: {message}" if field else message, field=field or None)
@@ -148,6 +149,12 @@ def _methods(request: Request) -> list[str]:
 def _description(request: Request) -> str:
     """Where every route and field is described."""
     return f"{request.scope.get('root_path', '')}/openapi.json"
+
+
+def _in_words(error: Mapping[str, Any]) -> str:
+    said = str(error["msg"]).removeprefix("Value error, ")
+    is_pattern = error["type"] == "string_pattern_mismatch"
+    return PATTERNS_IN_WORDS.get(error["ctx"]["pattern"], said) if is_pattern else said
 
 
 def _got(error: Mapping[str, Any]) -> str:

@@ -94,6 +94,31 @@ BAD_BODIES: list[tuple[Any, str | None]] = [
 ]
 
 
+@pytest.mark.backends("sqlite-file")  # refused before any statement
+@pytest.mark.parametrize(
+    "method, path, body, headers, said",
+    [
+        ("GET", "/api/tasks?tag=urgent", None, {}, "tag[0]: must be name=value, got urgent"),
+        (
+            "GET",
+            "/api/tasks?cursor=zz",
+            None,
+            {},
+            "cursor: is no cursor; send `nextCursor` of the previous page, got zz",
+        ),
+        ("POST", "/api/tasks", {"type": "a\nb"}, {}, "type: must not contain control characters, such as a line break"),
+        (
+            *("POST", "/api/tasks", {"type": "job"}, {"Idempotency-Key": "two words"}),
+            "Idempotency-Key: must be visible ASCII characters without spaces",
+        ),
+    ],
+)
+def test_what_a_text_must_look_like_is_said_in_words(
+    http: Client, method: str, path: str, body: Any, headers: dict[str, str], said: str
+) -> None:
+    assert http.request(method, path, json=body, headers=headers).json()["detail"] == said
+
+
 @pytest.mark.parametrize("body, field", BAD_BODIES)
 def test_a_bad_body_is_400_and_stores_nothing(queue: Face, http: Client, body: Any, field: str | None) -> None:
     response = http.post("/api/tasks", body)

@@ -14,6 +14,7 @@ from tasklib.http import create
 from tasklib.http.admission.audit import AuditedRoute, audit_of, audit_unless
 from tasklib.http.admission.authorization import allow_submission
 from tasklib.http.parts import NOT_MODIFIED, Counts, Service, conditional, parts_of
+from tasklib.http.schemas.fields import TOKEN_PATTERN
 from tasklib.http.schemas.inputs import CleanupQuery, CreateTask, ListQuery, PriorityInput, Resubmit, cursor_of
 from tasklib.http.schemas.schedules import CreatedSchedule
 from tasklib.http.schemas.tasks import (
@@ -43,7 +44,7 @@ IdempotencyKey = Annotated[
         alias="Idempotency-Key",
         min_length=1,
         max_length=255,
-        pattern=r"^[\x21-\x7e]+$",
+        pattern=TOKEN_PATTERN,
         description="Repeating the request with the same key creates no second task, for 24 hours.",
     ),
 ]

@@ -25,6 +25,16 @@ from tasklib.definition import KEY_RULE, is_key
 INT32 = 2**31 - 1
 MAX_TAGS_BYTES = 64 * 1024
 NAME_PATTERN = r"^[^\x00-\x1f\x7f]*$"
+TAG_PATTERN = "^[^=]+="
+CURSOR_PATTERN = "^[0-9a-f]{1,15}(-[0-9a-f]{1,8})?$"
+TOKEN_PATTERN = r"^[\x21-\x7e]+$"
+PATTERNS_IN_WORDS = {
+    NAME_PATTERN: "must not contain control characters, such as a line break",
+    TAG_PATTERN: "must be name=value",
+    CURSOR_PATTERN: "is no cursor; send `nextCursor` of the previous page",
+    TOKEN_PATTERN: "must be visible ASCII characters without spaces",
+}
+"""What the pattern of a field asks for."""
 STATES = {"processing": "running"}
 """The states that have another name in HTTP."""
 

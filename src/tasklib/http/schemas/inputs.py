@@ -11,8 +11,10 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from tasklib.core.lifecycle import Action
 from tasklib.core.queue_info import TaskFilter
 from tasklib.http.schemas.fields import (
+    CURSOR_PATTERN,
     INT32,
     STATES,
+    TAG_PATTERN,
     Input,
     Key,
     Moment,
@@ -165,12 +167,12 @@ class ListQuery(Criteria):
     """Selects tasks, and a page of them."""
 
     id: Annotated[Sequence[UUID], Field(max_length=MAX_PAGE)] = Field((), description="Only these; may be repeated.")
-    tag: Annotated[Sequence[Annotated[Text, Field(pattern="^[^=]+=")]], Field(max_length=20)] = Field(
+    tag: Annotated[Sequence[Annotated[Text, Field(pattern=TAG_PATTERN)]], Field(max_length=20)] = Field(
         (), description="`key=value`; may be repeated."
     )
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 50
     offset: Annotated[int, Field(ge=0, le=INT32)] = 0
-    cursor: Annotated[str, Field(pattern="^[0-9a-f]{1,15}(-[0-9a-f]{1,8})?$")] | None = Field(
+    cursor: Annotated[str, Field(pattern=CURSOR_PATTERN)] | None = Field(
         None, description="`nextCursor` of the previous page; faster than `offset`, and stable while tasks are added."
     )
     total: bool = Field(True, description="Whether to count the matches.")

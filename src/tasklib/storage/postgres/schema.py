@@ -61,7 +61,7 @@ def ensure_schema(connection: Connection[Any], dialect: PostgresDialect, *, migr
     if not migrate:
         kind, state = (SchemaOutdated, "is outdated") if applied else (SchemaMissing, "has no tasklib tables")
         raise kind(
-            f"schema {dialect.schema!r} {state} (missing: {', '.join(m.name for m in pending)}), auto_migrate is off; "
+            f"schema {dialect.schema!r} {state} (missing: {', '.join(m.name for m in pending)}); "
             "run `tasklib migrate` with a role that may create tables"
         )
     try:

@@ -27,10 +27,7 @@ def needs_migration(connection: sqlite3.Connection, *, allowed: bool) -> bool:
     pending = _missing(applied)
     if pending and not allowed:
         kind, state = (SchemaOutdated, "is outdated") if applied else (SchemaMissing, "has no tasklib tables")
-        raise kind(
-            f"the SQLite file {state} (missing: {', '.join(m.name for m in pending)}) and auto_migrate is off; "
-            "run `tasklib migrate`"
-        )
+        raise kind(f"the SQLite file {state} (missing: {', '.join(m.name for m in pending)}); run `tasklib migrate`")
     return bool(pending)
 
 

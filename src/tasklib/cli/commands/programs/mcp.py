@@ -41,7 +41,7 @@ def mcp(
         from tasklib.mcp.server import serve_stdio
     except ModuleNotFoundError as error:
         raise CommandFailed(
-            f"agents need {error.name}, which is not installed: pip install 'tasklib-queue[mcp]'"
+            f"agents need {error.name}, which is not installed: pip install 'tasklib-queue[mcp]'", Exit.USAGE
         ) from error
     log_to_stderr("warning")
     access = AgentAccess(writes=allow_writes, submit=tuple(allow_submit or ()))
