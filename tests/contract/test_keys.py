@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tasklib import ConfigurationError
+from tasklib import ConfigurationError, ManualClock, TaskQueue
 from tasklib.core.lifecycle import Ending
 from tasklib.storage.operations import attempts
 from tasklib.storage.operations.claims import Claimed
@@ -51,6 +51,14 @@ def test_one_task_of_a_key_runs_at_once_and_the_next_when_it_ends(bench: Bench) 
     assert keys(bench.claim(second)) == []
     bench.complete(claimed)
     assert keys(bench.claim(second)) == ["ada"]
+
+
+def test_a_freed_slot_is_seen_whatever_the_clock_says(database_url: str) -> None:
+    with TaskQueue(database_url, clock=ManualClock()) as queue:  # It stands still, behind that of the server.
+        queue.register_handler("mail", lambda payload: None)
+        for number in range(3):
+            queue.enqueue("mail", number, concurrency_key="ada")
+        assert queue.process_batch() == 3
 
 
 def test_a_key_that_is_full_holds_up_nobody(bench: Bench) -> None:

@@ -89,6 +89,29 @@ def test_a_day_with_the_hour_twice_runs_once() -> None:
     assert [run.astimezone(ZoneInfo("Europe/Paris")).date().day for run in runs] == [25, 26]
 
 
+@pytest.mark.parametrize(
+    ("cron", "tz", "start", "shown"),
+    [
+        ("*/30 1 * * *", "America/Havana", "2027-03-13 12:00", ["14 01:00", "14 01:30"]),  # it begins at 01:00
+        ("*/30 0 * * *", "America/Havana", "2027-03-13 12:00", ["15 00:00", "15 00:30"]),
+        ("*/30 23 * * *", "Australia/Lord_Howe", "2026-04-05 01:00", ["05 23:00", "05 23:30"]),  # set back by 30 minutes
+        ("45 * * * *", "Australia/Lord_Howe", "2026-04-05 01:00", ["05 01:45", "05 01:45", "05 02:45"]),
+        ("*/30 1 * * *", "America/New_York", "2026-10-31 12:00", ["01 01:00", "01 01:30", "01 01:00", "01 01:30"]),
+    ],
+)
+def test_a_wildcard_runs_whenever_the_clock_shows_its_times(cron: str, tz: str, start: str, shown: list[str]) -> None:
+    open_plan = plan(cron=cron, tz=tz)
+    runs = open_plan.upcoming(open_plan.first_run(at(start, tz)), len(shown))
+    assert [f"{run.astimezone(ZoneInfo(tz)):%d %H:%M}" for run in runs] == shown
+    assert runs == sorted(set(runs))
+
+
+def test_a_schedule_made_in_a_repeated_hour_does_not_begin_in_the_past() -> None:
+    """01:00 to 02:00 comes twice on 2026-11-01 in New York; 06:01 UTC is the second 01:01 there."""
+    made = datetime(2026, 11, 1, 6, 1, tzinfo=UTC)
+    assert plan(cron="30 1,2 * * *", tz="America/New_York").first_run(made) == datetime(2026, 11, 1, 7, 30, tzinfo=UTC)
+
+
 ZONES = sorted(available_timezones())
 MINUTES = st.sampled_from(["0", "30", "*/15", "5,35", "10-20"])
 HOURS = st.sampled_from(["4", "*/6", "8-18", "23", "*"])
@@ -124,8 +147,16 @@ def _jumps(moment: datetime, tz: str) -> bool:
     return len(offsets) > 1
 
 
-# By an hour, at night or at midnight.  Where half an hour is repeated, on Lord Howe Island, an open one runs once.
-JUMPING = ["Europe/Paris", "Europe/London", "America/New_York", "America/Sao_Paulo", "Africa/Cairo", "Asia/Tehran"]
+# By an hour, at night or at midnight, or by half an hour.
+JUMPING = [
+    "Europe/Paris",
+    "Europe/London",
+    "America/New_York",
+    "America/Sao_Paulo",
+    "Africa/Cairo",
+    "Asia/Tehran",
+    "Australia/Lord_Howe",
+]
 
 
 @settings(max_examples=30)

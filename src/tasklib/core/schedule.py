@@ -33,6 +33,7 @@ NICKNAMES = {
     "@annually": "0 0 1 1 *",
 }
 """The nicknames of cron."""
+NO_TIME = timedelta()
 LOOKS_BACK = tuple(timedelta(days=days) for days in (1 / 1440, 1 / 24, 1, 31, 366, 36_600))
 
 
@@ -315,13 +316,15 @@ def _spelled_out(cron: str) -> str:
 
 
 def _cron_ticks(plan: Plan, after: datetime) -> Iterator[datetime]:
-    from cronsim import CronSim, CronSimError
+    from cronsim import CronSimError
 
     assert plan.cron is not None
-    local = after.astimezone(zone(plan.tz))
+    cron = _spelled_out(plan.cron)
     try:
-        for tick in CronSim(_spelled_out(plan.cron), local):
-            yield tick.astimezone(UTC)
+        for local in _local_ticks(cron, after.astimezone(zone(plan.tz))):
+            tick = local.astimezone(UTC)
+            if tick > after:  # Where the clock is set back, the local time alone does not say so.
+                yield tick
     except OverflowError:
         return  # after the last year that there is
     except (CronSimError, AttributeError) as error:
@@ -330,6 +333,50 @@ def _cron_ticks(plan: Plan, after: datetime) -> Iterator[datetime]:
             "(minute hour day month weekday), for example '0 9 * * mon-fri', or six with seconds first, "
             f"or is one of {', '.join(NICKNAMES)}"
         ) from error
+
+
+def _local_ticks(cron: str, after: datetime) -> Iterator[datetime]:
+    """The times of a cron expression after a moment, in that moment's time zone; perhaps some before it too."""
+    from cronsim import CronSim
+
+    parts = cron.split()
+    at_fixed_times = len(parts) == 5 and not any(part.startswith("*") for part in parts[:2])
+    if after.tzinfo is UTC or at_fixed_times:
+        return iter(CronSim(cron, after))  # Fixed times that the clock skips run after the jump, and none runs twice.
+    return _whenever_the_clock_shows(cron, after)
+
+
+def _whenever_the_clock_shows(cron: str, after: datetime) -> Iterator[datetime]:
+    """Each moment at which the local clock shows a time of the expression: twice where it is set back, and never where it
+    skips that time.  Some moments before `after` come first.
+
+    CronSim gets no time zone here: stepping through the hours of one, it loses times on a day that begins with a jump,
+    and where the clock jumps by half an hour.
+    """
+    from cronsim import CronSim
+
+    shown = after.replace(tzinfo=None)
+    if not after.fold:
+        shown -= _set_back_by(after)  # The clock will show these times again.
+    again: deque[datetime] = deque()
+    for time in CronSim(cron, shown):
+        local = time.replace(tzinfo=after.tzinfo)
+        set_back_by = _set_back_by(local)
+        if set_back_by > NO_TIME:
+            again.append(local.replace(fold=1))
+        else:
+            yield from again
+            again.clear()
+        if set_back_by >= NO_TIME:
+            yield local
+
+
+def _set_back_by(local: datetime) -> timedelta:
+    """By how much the clock is set back before it shows this time again; zero if it shows it once, negative if never."""
+    first, second = local.replace(fold=0).utcoffset(), local.replace(fold=1).utcoffset()
+    assert first is not None
+    assert second is not None
+    return first - second
 
 
 def _cron_until(plan: Plan, after: datetime, until: datetime) -> Iterator[datetime]:

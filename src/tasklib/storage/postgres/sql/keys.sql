@@ -237,7 +237,8 @@ ORDER BY h.seq;
 
 -- name: find_hints
 -- Whether some key may have a task of these names to start now, and in how many seconds the next one may.
--- The first hints of the names, and of slots that became free, are looked at priority by priority.
+-- The first hints of the names, and of slots that became free, are looked at priority by priority.  A free slot counts at
+-- once: its time is the server's, and the clock of this statement may be behind it.
 WITH RECURSIVE
 clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now),
 known AS MATERIALIZED (
@@ -259,6 +260,6 @@ head AS (
         WHERE h.name = p.name AND h.priority < p.priority ORDER BY h.priority DESC, h.ready_at LIMIT 1
     ) AS next
 )
-SELECT coalesce(bool_or(h.ready_at <= c.now), false) AS due,
+SELECT coalesce(bool_or(h.ready_at <= c.now OR h.name = ''), false) AS due,
     extract(epoch FROM min(h.ready_at) FILTER (WHERE h.ready_at > c.now) - min(c.now))::float8 AS next_in
 FROM clock AS c CROSS JOIN head AS h;
