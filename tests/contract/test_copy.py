@@ -65,6 +65,17 @@ def adding_on(queue: Face, calls: Calls) -> Any:
     return add
 
 
+def test_copied_failures_stay_in_their_groups(queue: Face, target: Face, calls: Calls) -> None:
+    task, same = doubling_on(queue, calls)[0], doubling_on(target, calls)[0]
+    task.submit(-1)
+    queue.plain.process_batch()
+    copy(queue, target)
+    target.plain.resume()
+    same.submit(-1)
+    target.plain.process_batch()
+    assert [group.count for group in target.plain.errors()] == [2]
+
+
 def test_a_workflow_that_waits_for_an_event_goes_on_after_its_recorded_step(queue: Face, target: Face, calls: Calls):
     task_id = shipping_on(queue, calls).submit(7)
     queue.process_batch()

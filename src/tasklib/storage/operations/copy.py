@@ -27,7 +27,7 @@ DOCUMENTS = ("args", "kwargs", "tags", "headers", "result", "history", "log")
 PLAIN = (
     *("id", "name", "state", "timeout_seconds", "progress", "priority", "version", "attempts", "retry_count"),
     *("max_retries", "lost_count", "error", "progress_message", "finished_by", "unique_key", "concurrency_key"),
-    *("waits_for", "marks"),
+    *("waits_for", "marks", "fingerprint"),
 )
 FIRST: Final = str(UUID(int=0))
 """Before the id of any group."""

@@ -1,6 +1,6 @@
 -- name: export_tasks
 -- The next tasks after a position, in insertion order, as they are stored.
-SELECT {columns}, t.group_id FROM {schema}.tasks AS t WHERE t.seq > :after::bigint ORDER BY t.seq LIMIT :limit::integer;
+SELECT {columns}, t.group_id, t.fingerprint FROM {schema}.tasks AS t WHERE t.seq > :after::bigint ORDER BY t.seq LIMIT :limit::integer;
 
 -- name: mark_copied
 -- Note what a copy brings, for ever; which of it no copy has brought before.
@@ -20,7 +20,7 @@ INSERT INTO {schema}.tasks (
     id, name, state, scheduled_at, started_at, completed_at, created_at, updated_at, next_retry_at, expires_at,
     cancel_requested_at, timeout_seconds, progress, priority, version, attempts, retry_count, max_retries, lost_count,
     args, kwargs, tags, headers, result, history, log, error, progress_message, finished_by, unique_key, concurrency_key,
-    waits_for, marks, group_id
+    waits_for, marks, group_id, fingerprint
 )
 SELECT
     n.id, n.name, n.state, n.scheduled_at AT TIME ZONE 'UTC', n.started_at AT TIME ZONE 'UTC',
@@ -28,14 +28,16 @@ SELECT
     n.next_retry_at AT TIME ZONE 'UTC', n.expires_at AT TIME ZONE 'UTC', n.cancel_requested_at AT TIME ZONE 'UTC',
     n.timeout_seconds, n.progress, n.priority, n.version, n.attempts, n.retry_count, n.max_retries, n.lost_count,
     coalesce(n.args, '{}'), coalesce(n.kwargs, 'null'), coalesce(n.tags, '{}'), n.headers, n.result, n.history, n.log,
-    n.error, n.progress_message, n.finished_by, n.unique_key, n.concurrency_key, n.waits_for, n.marks, n.group_id
+    n.error, n.progress_message, n.finished_by, n.unique_key, n.concurrency_key, n.waits_for, n.marks, n.group_id,
+    n.fingerprint
 FROM jsonb_to_recordset(:batch::jsonb) AS n (
     id uuid, name text, state text, scheduled_at timestamp, started_at timestamp, completed_at timestamp,
     created_at timestamp, updated_at timestamp, next_retry_at timestamp, expires_at timestamp,
     cancel_requested_at timestamp, timeout_seconds double precision, progress double precision, priority integer,
     version bigint, attempts integer, retry_count integer, max_retries integer, lost_count integer, args jsonb,
     kwargs jsonb, tags jsonb, headers jsonb, result jsonb, history jsonb, log jsonb, error text, progress_message text,
-    finished_by text, unique_key text, concurrency_key text, waits_for text, marks smallint, group_id uuid
+    finished_by text, unique_key text, concurrency_key text, waits_for text, marks smallint, group_id uuid,
+    fingerprint text
 )
 ON CONFLICT DO NOTHING
 RETURNING id;

@@ -1,6 +1,6 @@
 -- name: export_tasks
 -- The next tasks after a position, in insertion order, as they are stored.
-SELECT {columns}, t.group_id FROM tasks AS t WHERE t.seq > :after ORDER BY t.seq LIMIT :limit;
+SELECT {columns}, t.group_id, t.fingerprint FROM tasks AS t WHERE t.seq > :after ORDER BY t.seq LIMIT :limit;
 
 -- name: mark_copied
 -- Note what a copy brings, for ever; which of it no copy has brought before.
@@ -19,7 +19,7 @@ INSERT INTO tasks (
     id, name, state, scheduled_at, started_at, completed_at, created_at, updated_at, next_retry_at, expires_at,
     cancel_requested_at, timeout_seconds, progress, priority, version, attempts, retry_count, max_retries, lost_count,
     args, kwargs, tags, headers, result, history, log, error, progress_message, finished_by, unique_key, concurrency_key,
-    waits_for, marks, group_id
+    waits_for, marks, group_id, fingerprint
 )
 SELECT
     n.value ->> 'id', n.value ->> 'name', n.value ->> 'state', n.value ->> 'scheduled_at', n.value ->> 'started_at',
@@ -30,7 +30,7 @@ SELECT
     nullif(n.value -> 'headers', 'null'), nullif(n.value -> 'result', 'null'), nullif(n.value -> 'history', 'null'),
     nullif(n.value -> 'log', 'null'), n.value ->> 'error', n.value ->> 'progress_message', n.value ->> 'finished_by',
     n.value ->> 'unique_key', n.value ->> 'concurrency_key', n.value ->> 'waits_for', n.value ->> 'marks',
-    n.value ->> 'group_id'
+    n.value ->> 'group_id', n.value ->> 'fingerprint'
 FROM json_each(:batch) AS n
 WHERE true
 ON CONFLICT DO NOTHING
