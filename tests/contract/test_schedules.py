@@ -420,3 +420,17 @@ def test_a_schedule_at_the_end_of_time_ends_there(queue: TaskQueue, clock: Manua
     for schedule in queue.schedules():
         assert 1 <= len(schedule.next_runs()) <= 2
         assert schedule.error is None
+
+
+def test_the_task_declares_its_retries_and_timeout_whoever_takes_the_tick(
+    database_url: str, clock: ManualClock
+) -> None:
+    with TaskQueue(database_url, clock=clock) as queue, TaskQueue(queue.config, clock=clock) as elsewhere:
+        queue.task(name="once", max_retries=0, timeout_seconds=5.0)(lambda: None)
+        queue.add_schedule("often", task="once", every=60.0)
+        queue.add_schedule("apart", task="once", every=60.0, options={"max_retries": 1, "timeout_seconds": 9.0})
+        clock.advance(60)
+        assert elsewhere.fire_schedules() == 2
+        assert queue.process_batch() == 2
+        made = {task.headers["schedule"]: (task.max_retries, task.timeout_seconds) for task in queue.list()}
+        assert made == {"often": (0, None), "apart": (1, 9.0)}

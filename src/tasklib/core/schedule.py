@@ -347,8 +347,8 @@ def _local_ticks(cron: str, after: datetime) -> Iterator[datetime]:
 
 
 def _whenever_the_clock_shows(cron: str, after: datetime) -> Iterator[datetime]:
-    """Each moment at which the local clock shows a time of the expression: twice where it is set back, and never where it
-    skips that time.  Some moments before `after` come first.
+    """Each moment at which the local clock shows a time of the expression: twice where it is set back, and never where
+    it skips that time.  Some moments before `after` come first.
 
     CronSim gets no time zone here: stepping through the hours of one, it loses times on a day that begins with a jump,
     and where the clock jumps by half an hour.
@@ -372,7 +372,7 @@ def _whenever_the_clock_shows(cron: str, after: datetime) -> Iterator[datetime]:
 
 
 def _set_back_by(local: datetime) -> timedelta:
-    """By how much the clock is set back before it shows this time again; zero if it shows it once, negative if never."""
+    """How far the clock is set back before it shows this time again; zero if it shows it once, negative if never."""
     first, second = local.replace(fold=0).utcoffset(), local.replace(fold=1).utcoffset()
     assert first is not None
     assert second is not None

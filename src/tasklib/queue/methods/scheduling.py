@@ -15,7 +15,7 @@ from tasklib.core.task_id import TaskId
 from tasklib.definition import TaskOptions, check_name, secrets_of
 from tasklib.errors import ConfigurationError, TaskDefinitionError
 from tasklib.queue.change_log import if_done, logged
-from tasklib.queue.methods.submitting import ENQUEUE_MAX_RETRIES, NO_PAYLOAD, SubmitsTasks
+from tasklib.queue.methods.submitting import ENQUEUE_MAX_RETRIES, NO_PAYLOAD, UNDECIDED, SubmitsTasks
 from tasklib.queue.sync_async import operation
 from tasklib.storage.operations import schedules
 from tasklib.storage.statement import Operation
@@ -196,6 +196,10 @@ class KeepsSchedules(SubmitsTasks):
         options = SubmitOptions().with_(**plan.options)
         known = TaskOptions() if definition is None else definition.options
         row = self.make_row(plan.task, plan.kwargs, options, known, ENQUEUE_MAX_RETRIES)
+        if definition is None:
+            # Any program may take the tick.  What the schedule leaves open, the worker that runs the task decides.
+            retries = UNDECIDED if options.max_retries is None else options.max_retries
+            row = replace(row, max_retries=retries, timeout_seconds=options.timeout_seconds)
         return with_secrets(row, (*secrets_of(definition), *(plan.secrets or ())))
 
 

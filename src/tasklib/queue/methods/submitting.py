@@ -33,6 +33,8 @@ log = logging.getLogger("tasklib.queue")
 
 ENQUEUE_MAX_RETRIES = 2
 """Tasks submitted by name get three attempts unless the options say otherwise."""
+UNDECIDED = -1
+"""The retries of a task whose declaration is not known here: the worker that claims it first decides."""
 NO_PAYLOAD: Final[dict[str, Any]] = {}
 """The payload of a task that is given none; `None` is a payload, JSON's null.  Never changed."""
 NO_TASK_OPTIONS: Final = TaskOptions()
