@@ -50,6 +50,24 @@ def test_the_life_of_a_task_is_logged(queue: TaskQueue, caplog: pytest.LogCaptur
     assert "ZeroDivisionError" in of_bad[1][1]
 
 
+def test_no_line_has_arguments_results_or_tags(queue: TaskQueue, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "tasklib")
+
+    @queue.task(max_retries=0)
+    def answer(to: str, fail: bool) -> str:
+        if fail:
+            raise OSError("nobody is there")
+        return f"told {to}"
+
+    ids = [answer.options(tags={"for": "private"}).submit("private", fail=fail) for fail in (False, True)]
+    answer.submit_many([{"to": "private", "fail": False}] * 2)
+    queue.process_batch()
+
+    assert queue.wait(ids[0]).result == {"value": "told private"}
+    assert "nobody is there" in caplog.text
+    assert "private" not in repr([vars(record) for record in caplog.records])
+
+
 async def test_tasks_that_no_worker_defines_are_reported_as_skipped(
     queue: TaskQueue, caplog: pytest.LogCaptureFixture
 ) -> None:
