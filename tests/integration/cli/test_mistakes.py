@@ -165,3 +165,9 @@ def test_ctrl_c_ends_mcp(tasklib: CommandLine) -> None:
     terminal.send("\x03")
     assert terminal.wait() == 130
     assert "interrupted" in terminal.text
+
+
+@pytest.mark.backends("sqlite-file")
+def test_agents_without_their_extra_are_exit_2(tasklib: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tasklib.mcp.server", None)
+    assert tasklib.fails(2, "mcp").endswith("which is not installed: pip install 'tasklib-queue[mcp]'")
