@@ -6,6 +6,7 @@ import ast
 import os
 import re
 import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import fields
@@ -130,11 +131,21 @@ def commands() -> dict[str, Any]:
 
 
 def shell_lines() -> Iterator[tuple[Block, str]]:
+    """What is typed; of a script only the commands that are ours."""
     for block in blocks(*SHELLS):
         text = block.text.replace("\\\n", " ")
-        for line in text.splitlines():
-            if line.strip() and not line.lstrip().startswith("#"):
-                yield block, line.strip()
+        for line in map(str.strip, text.splitlines()):
+            if line and not line.startswith("#") and (not is_script(block) or line.startswith("tasklib ")):
+                yield block, line
+
+
+def is_script(block: Block) -> bool:
+    return re.search(r"^(while|for|if) ", block.text, re.MULTILINE) is not None
+
+
+@pytest.mark.parametrize("block", [each for each in blocks(*SHELLS) if is_script(each)], ids=lambda each: each.place)
+def test_scripts_are_understood(block: Block) -> None:
+    subprocess.run(["bash", "-n"], input=block.text, text=True, check=True)
 
 
 @pytest.mark.parametrize("block, line", list(shell_lines()), ids=lambda value: getattr(value, "place", None))

@@ -222,7 +222,7 @@ class Results(TestCase):
 
     def test_one_that_waits_for_a_retry_is_ready(self):
         result = tasks.decline_twice.enqueue()
-        run_tasks()
+        run_tasks(limit=1)
         result.refresh()
         self.assertEqual((result.status, result.attempts), (TaskResultStatus.READY, 1))
         self.assertIs(result.errors[0].exception_class, tasks.Declined)
