@@ -184,6 +184,12 @@ class ClaimedTask:
             self.marks = marks or 0
 
     @property
+    def marks_when_claimed(self) -> int:
+        """Its marks before this attempt recorded anything."""
+        rare = self.fields[-1]
+        return rare if type(rare) is int else 0 if rare is None else rare[-1] or 0
+
+    @property
     def waited(self) -> float:
         """Seconds from when its first attempt was due until it was claimed."""
         due, claimed_at = self.created_at, self.claim[0]

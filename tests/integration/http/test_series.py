@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tasklib import TaskContext
 from tasklib.http.live import cache
 from tasklib.http.parts import parts_of_app
 from tasklib.storage.operations import statistics
@@ -66,6 +67,24 @@ def test_any_time_can_be_asked_for(queue: Face, http: Client) -> None:
     assert sum(point["ended"]["completed"] for point in series["points"]) == 0
     assert datetime.fromisoformat(series["points"][-1]["at"]) < datetime.fromisoformat(until)
     assert http.get("/api/metrics/latency", params={"until": until, "kind": "run"}).json()["count"] == 0
+
+
+def test_what_a_workflow_waits_for_is_not_its_time_in_the_queue(queue: Face, http: Client) -> None:
+    @queue.plain.task(name="rests")
+    def rests(ctx: TaskContext, seconds: float) -> None:
+        ctx.step(str, 1)
+        if seconds:
+            ctx.sleep(seconds)
+
+    for seconds in (0, 600):
+        queue.enqueue("rests", {"seconds": seconds})
+    queue.process_batch()
+    queue.advance(601)
+    assert queue.process_batch() == 1
+
+    latency = http.get("/api/metrics/latency", params={"seconds": 3600, "within": 60}).json()
+    assert (latency["count"], latency["within"]) == (1, 100.0)
+    assert http.get("/api/metrics/latency", params={"seconds": 3600, "kind": "run"}).json()["count"] == 2
 
 
 def test_the_depth_is_shown_where_somebody_looked(queue: Face, http: Client) -> None:

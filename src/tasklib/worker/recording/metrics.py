@@ -11,6 +11,7 @@ from tasklib.core.insights.histogram import Histogram, bucket_of
 from tasklib.core.lifecycle import Ending, Event
 from tasklib.core.outcome import Completion
 from tasklib.storage.operations.statistics import Done
+from tasklib.storage.operations.workflows.marks import HAS_STEPS
 from tasklib.storage.rows import ClaimedTask
 
 OUTCOMES: Final = {
@@ -54,7 +55,7 @@ class Metrics:
     def note(self, ends: Iterable[tuple[ClaimedTask, Completion | Ending]]) -> None:
         """Count endings that the database has accepted."""
         for task, ended in ends:
-            waited = task.waited if task.attempts == 1 else None
+            waited = _waited(task)
             if isinstance(ended, Completion):
                 self.count(task.name, "completed", ended.ended - ended.started, waited)
             elif (outcome := OUTCOMES.get(ended.event)) is not None:
@@ -62,7 +63,7 @@ class Metrics:
 
     def note_committed(self, task: ClaimedTask, seconds: float) -> None:
         """Count a task that was completed in its own transaction after it ran so long."""
-        self.count(task.name, "completed", seconds, task.waited if task.attempts == 1 else None)
+        self.count(task.name, "completed", seconds, _waited(task))
 
     def count(self, name: str, outcome: str, ran: float | None, waited: float | None) -> None:
         """Count an ending, with the seconds it ran and, for a first attempt, those it had waited."""
@@ -106,6 +107,13 @@ class Metrics:
             taken.count -= each.count
             taken.waits = taken.waits - Counter(each.waits)
             taken.runs = taken.runs - Counter(each.runs)
+
+
+def _waited(task: ClaimedTask) -> float | None:
+    """How long it waited to begin; None for a later attempt, and for a workflow that had begun before it waited."""
+    if task.attempts != 1 or task.marks_when_claimed & HAS_STEPS:
+        return None
+    return task.waited
 
 
 def _seconds(ended: Ending) -> float | None:
