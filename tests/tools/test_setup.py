@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 from tools import bootstrap, pin, requirements
 from tools.problems import ROOT
@@ -54,6 +56,13 @@ def test_pins_come_from_pips_report_without_ourselves() -> None:
     names = [("Typing_Extensions", "4.1"), ("tasklib-queue", "0.1.0"), ("asyncpg", "0.32.0")]
     report = {"install": [{"metadata": {"name": name, "version": version}} for name, version in names]}
     assert pin.pinned(report) == ["asyncpg==0.32.0", "typing-extensions==4.1"]
+
+
+def test_every_pin_can_be_installed_by_the_lowest_python() -> None:
+    """An early 3.11 as Debian has it refuses what asks for a later one."""
+    asked = [(each.name, SpecifierSet(each.metadata.get("Requires-Python") or "")) for each in distributions()]
+    assert len(asked) > 100
+    assert [name for name, pythons in asked if not pythons.contains("3.11.0")] == []
 
 
 def test_a_group_has_what_it_includes() -> None:
