@@ -45,7 +45,8 @@ def captured() -> Iterator[Captured]:
         integrations=[TasklibIntegration()],
     )
     yield transport
-    sentry_sdk.init()
+    # Without its own integrations, which change other libraries for all that this process does after.
+    sentry_sdk.init(default_integrations=False)
 
 
 @pytest.fixture
