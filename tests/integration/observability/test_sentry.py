@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from sentry_sdk.transport import Transport
 
 from tasklib import Retry, TaskQueue
 from tasklib.contrib.sentry import TasklibIntegration
+from tests.fixtures import python
 
 PRIVATE = "".join(["nobody's", " ", "business"])
 """Spelled so that no line of this file contains it: Sentry quotes lines of code."""
@@ -127,3 +130,32 @@ def test_runs_of_a_schedule_are_check_ins(queue: TaskQueue, captured: Captured) 
         "schedule": {"type": "crontab", "value": "0 3 * * *"},
         "timezone": "Europe/Paris",
     }
+
+
+def test_an_agent_is_answered_where_sentry_has_read_its_request(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(SERVICE)
+    answered = python.run([sys.executable, str(program)], capture_output=True, text=True, check=True, timeout=180)
+    assert answered.stdout.split() == ["200", "queue_stats"]
+
+
+# In a process of its own, because the integration changes FastAPI for good.
+SERVICE = """
+import asyncio
+import httpx
+import sentry_sdk
+from sentry_sdk.integrations.fastapi import FastApiIntegration
+from tasklib import TaskQueue
+
+sentry_sdk.init(dsn="https://key@sentry.invalid/1", default_integrations=False, integrations=[FastApiIntegration()])
+asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+takes = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-06-18"}
+
+async def main():
+    transport = httpx.ASGITransport(TaskQueue("sqlite:///:memory:").asgi(auth=None))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        answer = await client.post("/mcp", json=asked, headers=takes)
+        print(answer.status_code, answer.json()["result"]["tools"][0]["name"])
+
+asyncio.run(main())
+"""

@@ -15,6 +15,8 @@ from tasklib.http.security.audit_entry import make_entry
 from tasklib.http.security.auth import Permission, needs, principal_of
 from tasklib.service.audit import AuditEntry
 
+Receive = Callable[[], Awaitable[Any]]
+
 router = APIRouter(tags=["agents"])
 
 
@@ -45,10 +47,23 @@ async def serve_agent(request: Request) -> Response:
         told=lambda error: text_for_caller(request, error),
     )
 
+    # What surrounds our routes may have read it already, as Sentry does, and then it comes no second time.
+    body = await request.body()
+
     async def respond(scope: Any, receive: Any, send: Any) -> None:
-        await server.serve_request(parts.service, allowed, scope, receive, send)
+        await server.serve_request(parts.service, allowed, scope, _again(body, receive), send)
 
     return _Responding(respond)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """What gives the body that was read, and then whatever comes after it."""
+    messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+    async def receive_again() -> Any:
+        return next(messages, None) or await receive()
+
+    return receive_again
 
 
 class _Responding(Response):
