@@ -48,14 +48,14 @@ def _shares_with_its_file(item: pytest.Function) -> bool:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what the histories of fault tests consisted of."""
+    """Say what the histories of fault tests consisted of, and the figures that they found."""
     told = [
         f"{report.nodeid}: {text}"
         for reports in terminalreporter.stats.values()
         for report in reports
         if isinstance(report, pytest.TestReport) and report.when == "teardown"
         for name, text in report.user_properties
-        if name == "history"
+        if name in ("history", "figures")
     ]
     if told and "not chaos" not in terminalreporter.config.option.markexpr:
         terminalreporter.section("histories")

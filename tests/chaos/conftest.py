@@ -1,9 +1,8 @@
-"""Fleets for every test here; each one's history is judged when the test ends."""
+"""Every test here that has a database is judged by its history when it ends, and may start fleets."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -11,30 +10,47 @@ from typing import Any
 import pytest
 
 from tasklib import Config, TaskQueue
-from tests.chaos.fleet import ROOT, Fleet
+from tests.chaos.fleet import Fleet
+from tests.chaos.history import History
+from tests.chaos.judging import Watch
+from tests.chaos.judging import pytest_runtest_makereport as pytest_runtest_makereport
+from tests.chaos.judging import watch as watch
+from tests.chaos.ledger import LEDGER, Ledger
 
 WORKER_TIMEOUT = 2.0
-KEPT = ROOT / ".chaos"
-"""Where the histories of failed runs are kept."""
-FAILED = pytest.StashKey[bool]()
+DATABASES = ("database_url", "newest_postgres_url", "sqlite_url")
 StartFleet = Callable[..., tuple[Fleet, TaskQueue]]
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Let fixtures know whether their test has failed."""
-    report = yield
-    item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
-    return report
+@pytest.fixture(autouse=True)
+def history(request: pytest.FixtureRequest) -> History | None:
+    """What happens in the database of a test that starts no fleet, which would bring its own."""
+    if "start_fleet" in request.fixturenames:
+        return None
+    for name in DATABASES:
+        if name in request.fixturenames:
+            url: str = request.getfixturevalue(name)
+            with TaskQueue(url) as queue:
+                queue.migrate()
+            watch: Watch = request.getfixturevalue("watch")
+            return watch(url, None)
+    return None
 
 
 @pytest.fixture
-def start_fleet(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[StartFleet]:
+def ledger(history: History | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bodies of the test note what they see, each time and in whatever process, and are judged by that too."""
+    assert history is not None
+    history.ledger = Ledger(tmp_path / "ledger")
+    monkeypatch.setenv(LEDGER, str(history.ledger.path))
+
+
+@pytest.fixture
+def start_fleet(tmp_path: Path, watch: Watch) -> Iterator[StartFleet]:
     """Makes a fleet and a queue on the same database, both ended with the test; then what has happened is judged.
 
     `history_url` is the database's own address, where the fleet is given that of a proxy.
     """
-    fleets: list[Fleet] = []
     with ExitStack() as stack:
 
         def make(url: str, *, history_url: str | None = None, **settings: Any) -> tuple[Fleet, TaskQueue]:
@@ -42,23 +58,7 @@ def start_fleet(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Star
             chosen = {"worker_timeout_seconds": WORKER_TIMEOUT, "base_retry_delay_seconds": 0.05} | settings
             queue = stack.enter_context(TaskQueue(Config(database_url=url, **chosen)))
             queue.count()
-            fleet = stack.enter_context(Fleet(url, tmp_path, history_url=history_url, **chosen))
-            fleet.history.record()
-            fleets.append(fleet)
-            return fleet, queue
+            history = watch(history_url or url, Ledger(tmp_path / "ledger"))
+            return stack.enter_context(Fleet(url, tmp_path, history, **chosen)), queue
 
         yield make
-    violations = [found for fleet in fleets if fleet.history.is_judged for found in _judge(fleet, request.node)]
-    assert not violations, f"see {KEPT / request.node.name}\n" + "\n".join(violations[:20])
-
-
-def _judge(fleet: Fleet, test: pytest.Item) -> list[str]:
-    """What was broken in the run of a fleet; its history is kept if anything was, or if its test has failed."""
-    verdict = fleet.history.judge()
-    test.user_properties.append(("history", str(verdict)))
-    if verdict.violations or test.stash.get(FAILED, False):
-        folder = KEPT / test.name
-        verdict.write(folder, fleet.ledger.entries())
-        for service in fleet.services:
-            shutil.copy(service.log_path, folder)
-    return verdict.violations

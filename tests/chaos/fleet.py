@@ -18,7 +18,7 @@ import psutil
 
 from tasklib import TaskQueue
 from tests.chaos.history import History
-from tests.chaos.ledger import Ledger
+from tests.chaos.ledger import LEDGER
 from tests.chaos.producer import Mixture, Producer, mixed
 from tests.fixtures import python
 from tests.fixtures.reading import whole_lines
@@ -65,10 +65,11 @@ class Service:
 class Fleet:
     """Every process of one test: found again by its environment or its log, even when its parent is gone."""
 
-    def __init__(self, url: str, folder: Path, *, history_url: str | None = None, **settings: float | str) -> None:
+    def __init__(self, url: str, folder: Path, history: History, **settings: float | str) -> None:
+        assert history.ledger is not None
         self.url = url
-        self.ledger = Ledger(folder / "ledger")
-        self.history = History(history_url or url, self.ledger)
+        self.ledger = history.ledger
+        self.history = history
         self.services: list[Service] = []
         self._producers: list[Producer] = []
         self._gate = folder / "ledger.gate"
@@ -77,7 +78,7 @@ class Fleet:
         self._environment = {
             **os.environ,
             RUN: self._run,
-            "CHAOS_LEDGER": str(self.ledger.path),
+            LEDGER: str(self.ledger.path),
             "CHAOS_EFFECT": effect_sql(url),
             "DATABASE_URL": url,
             **{f"TASKLIB_{name.upper()}": str(value) for name, value in settings.items()},
@@ -117,6 +118,7 @@ class Fleet:
             )
         service = Service(process, log_path)
         self.services.append(service)
+        self.history.logs.append(log_path)
         if wait:
             self.wait_working(service, processes)
         return service

@@ -1,14 +1,15 @@
 """The history of a real run, judged by the promises: what producers were told, what bodies saw, what the rows did.
 
 Triggers of the test's own write every change of every row; no code of tasklib's is asked about itself.  The rules are
-those of the simulator (`tests/fixtures/invariants.py`).  Every fleet is judged when its test ends.
+those of the simulator (`tests/fixtures/invariants.py`).  `judging.py` does it when a test ends.
 """
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,13 +108,16 @@ class History:
     """Everything that is known of one run."""
 
     url: str
-    ledger: Ledger
+    ledger: Ledger | None
+    """Where bodies note what they see; without one, the rows alone are judged."""
     acknowledged: list[UUID] = field(default_factory=list)
     """The tasks whose submission was confirmed to a producer."""
     doubtful: int = 0
     """Submissions that ended in an error: each is in the table or not, nobody can know."""
     is_judged: bool = True
     """Cleared where the test takes acknowledged writes away on purpose."""
+    logs: list[Path] = field(default_factory=list)
+    """What the processes of the run say, which is kept with it."""
 
     def record(self) -> None:
         """Write every change down from now on."""
@@ -146,7 +150,17 @@ class History:
 
     def judge(self) -> Verdict:
         """Compare all there is."""
-        return Judge(self.changes(), self.ledger.entries(), self.effects(), self.acknowledged, self.doubtful).verdict()
+        entries = None if self.ledger is None else self.ledger.entries()
+        return Judge(self.changes(), entries, self.effects(), self.acknowledged, self.doubtful).verdict()
+
+    def keep(self, verdict: Verdict, folder: Path) -> None:
+        """Leave everything in a folder for a person."""
+        folder.mkdir(parents=True, exist_ok=True)
+        entries = [] if self.ledger is None else self.ledger.entries()
+        lines = [*verdict.violations, "", str(verdict), "", *map(str, verdict.changes), "", *map(str, entries)]
+        (folder / "history.txt").write_text("\n".join(lines) + "\n")
+        for log in self.logs:
+            shutil.copy(log, folder)
 
     @contextmanager
     def _connection(self) -> Iterator[Any]:
@@ -171,12 +185,6 @@ class Verdict:
     def __str__(self) -> str:
         return ", ".join(f"{count} {what}" for what, count in self.counts.items())
 
-    def write(self, folder: Path, entries: Iterable[Entry]) -> None:
-        """Keep the history for a person."""
-        folder.mkdir(parents=True, exist_ok=True)
-        lines = [*self.violations, "", str(self), "", *map(str, self.changes), "", *map(str, entries)]
-        (folder / "history.txt").write_text("\n".join(lines) + "\n")
-
 
 class Judge:
     """Goes through a history once, and notes every promise that does not hold."""
@@ -184,7 +192,7 @@ class Judge:
     def __init__(
         self,
         changes: list[Change],
-        entries: list[Entry],
+        entries: list[Entry] | None,
         effects: list[UUID],
         acknowledged: list[UUID],
         doubtful: int = 0,
@@ -208,7 +216,8 @@ class Judge:
         for change in self._changes:
             self._judge(change)
         self._judge_submissions()
-        self._judge_executions()
+        if self._entries is not None:
+            self._judge_executions(self._entries)
         if self._effects != self._effects_due:
             wrong = (self._effects - self._effects_due) + (self._effects_due - self._effects)
             self._broken(f"effects of transactional tasks do not agree with their completions: {dict(wrong)}")
@@ -280,14 +289,18 @@ class Judge:
             more = len(self._rows) - len(self._acknowledged)
             self._broken(f"{more} tasks were stored that nobody was told of, {self._doubtful} submissions are in doubt")
 
-    def _judge_executions(self) -> None:
-        starts = Counter((entry.task_id, entry.version) for entry in self._entries if entry.what == "start")
-        ends = {(entry.task_id, entry.version) for entry in self._entries if entry.what == "end"}
+    def _judge_executions(self, entries: list[Entry]) -> None:
+        starts = Counter((entry.task_id, entry.version) for entry in entries if entry.what == "start")
+        ends = {(entry.task_id, entry.version) for entry in entries if entry.what == "end"}
+        self._seen["executions"] = starts.total()
         for claim, count in starts.items():
             if count > 1:
                 self._broken(f"{claim} was run {count} times under one claim")
             if claim not in self._claims:
                 self._broken(f"{claim} was run under a claim that the database never gave")
+        for entry in entries:
+            if entry.what == "overlap":
+                self._broken(f"{entry.task_id, entry.version} began while an earlier attempt was still running")
         for claim in self._completed:
             if claim not in ends:
                 self._broken(f"{claim} was completed, and its function has not returned")
@@ -299,7 +312,6 @@ class Judge:
             "in doubt": self._doubtful,
             "stored": len(self._rows),
             "claims": len(self._claims),
-            "executions": sum(entry.what == "start" for entry in self._entries),
             "completions": len(self._completed),
             "effects": self._effects.total(),
             **self._seen,

@@ -1,4 +1,4 @@
-"""The program under attack: tasks that note each start and end in a file, by one write that no kill can tear."""
+"""The program under attack: tasks that note each start and end in a file."""
 
 from __future__ import annotations
 
@@ -10,13 +10,9 @@ import time
 
 import tasklib
 from tasklib import TaskContext
+from tests.chaos.ledger import LEDGER, note
 
-LEDGER = os.open(os.environ["CHAOS_LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-GATE = os.environ["CHAOS_LEDGER"] + ".gate"
-
-
-def note(what: str, ctx: TaskContext) -> None:
-    os.write(LEDGER, f"{what} {ctx.task.id} {ctx.fencing_token} {os.getpid()} {time.monotonic()}\n".encode())
+GATE = os.environ[LEDGER] + ".gate"
 
 
 @tasklib.task

@@ -13,7 +13,8 @@ from urllib.parse import parse_qsl, urlsplit
 import psycopg
 import pytest
 
-from tasklib import Config, TaskQueue
+from tasklib import Config, TaskQueue, current_context
+from tests.chaos.ledger import note
 from tests.chaos.proxy import Proxy
 from tests.chaos.test_half_open import through
 from tests.chaos.test_outages import claim, read, register, service, working
@@ -84,6 +85,7 @@ def holder(newest_postgres_url: str) -> Iterator[Holder]:
     held.close()
 
 
+@pytest.mark.usefixtures("ledger")
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_worker_that_stops_while_its_claim_is_cut_off_leaves_nothing_running(
     newest_postgres_url: str, holder: Holder, size: Size
@@ -109,6 +111,7 @@ async def test_a_worker_that_stops_while_its_claim_is_cut_off_leaves_nothing_run
             assert watching.workers() == []
 
 
+@pytest.mark.usefixtures("ledger")
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_claim_that_reaches_the_server_after_its_worker_gave_it_up_takes_nothing(
     newest_postgres_url: str, holder: Holder, size: Size
@@ -155,7 +158,8 @@ def made(proxy: Proxy, url: str, name: str) -> TaskQueue:
     queue = TaskQueue(Config(database_url=through(proxy, url)))
 
     async def job(payload: Any) -> None:
-        pass
+        note("start", current_context())
+        note("end", current_context())
 
     queue.register_handler(name, job)
     return queue

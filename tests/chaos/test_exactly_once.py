@@ -27,6 +27,7 @@ from tests.fixtures import python
 from tests.fixtures.backends import libpq_url
 from tests.fixtures.waiting import eventually
 
+pytestmark = pytest.mark.usefixtures("ledger")
 ROOT = Path(__file__).parents[2]
 PATIENCE = 180.0
 VICTIM_TIMEOUT = 2.0

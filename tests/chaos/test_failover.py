@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +20,7 @@ from tests.fixtures.waiting import eventually
 from tools.postgres import available
 from tools.postgres.pair import Pair
 
+RecordProperty = Callable[[str, object], None]
 Change = Literal["killed", "stopped"]
 
 
@@ -56,7 +58,7 @@ def late_pair() -> Iterator[Pair]:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_a_synchronous_standby_that_takes_over_has_everything_acknowledged(
-    pair: Pair, start_fleet: StartFleet, size: Size
+    pair: Pair, start_fleet: StartFleet, size: Size, record_property: RecordProperty
 ):
     # Retries are not so soon that an outage uses them up.
     fleet, queue = start_fleet(pair.url, base_retry_delay_seconds=1.0)
@@ -79,7 +81,7 @@ def test_a_synchronous_standby_that_takes_over_has_everything_acknowledged(
     producer.stop()
     eventually(lambda: queue.count(state=["pending", "running", "retrying"]) == 0)
 
-    print(f"{len(resumed)} changes of the primary, resumed after", *(f"{seconds:.2f} s" for seconds in sorted(resumed)))
+    record_property("figures", spread("changes of the primary", resumed))
     assert service.workers() == workers, "a worker process did not survive"
     assert set(producer.acknowledged) <= set(fleet.history.completions())
     assert queue.count() == queue.count(state="completed"), queue.stats()
@@ -127,6 +129,13 @@ def test_an_asynchronous_standby_lacks_what_had_not_reached_it_and_nothing_else(
     assert set(audit.completions()) == {*kept, again}
     assert duplicates(audit.completions()) == []
     fleet.stop()
+
+
+def spread(what: str, seconds: list[float]) -> str:
+    """How long each of many things took, as figures for a person."""
+    figures = {"least": min(seconds), "median": statistics.median(seconds), "most": max(seconds)}
+    told = ", ".join(f"{name} {figure:.2f} s" for name, figure in figures.items())
+    return f"{len(seconds)} {what}, work resumed after: {told} ({' '.join(f'{each:.2f}' for each in seconds)})"
 
 
 def run_by_the_idle_worker(pair: Pair, fleet: Fleet, queue: TaskQueue) -> None:

@@ -30,7 +30,10 @@ def ran(version: int, *words: str) -> list[Entry]:
 
 
 def judged(
-    happened: list[Change], entries: list[Entry], effects: list[UUID] | None = None, confirmed: tuple[UUID, ...] = ()
+    happened: list[Change],
+    entries: list[Entry] | None,
+    effects: list[UUID] | None = None,
+    confirmed: tuple[UUID, ...] = (),
 ) -> list[str]:
     return Judge(happened, entries, effects or [], list(confirmed)).verdict().violations
 
@@ -38,6 +41,7 @@ def judged(
 def test_a_task_that_was_lost_once_and_completed_breaks_nothing():
     happened = changes(PENDING, RUNNING, LOST, AGAIN, AGAIN._replace(phase="completed"))
     assert judged(happened, ran(1, "start") + ran(2, "start", "end"), confirmed=(TASK,)) == []
+    assert judged(happened, None) == [], "without a ledger, the rows alone are judged"
 
 
 @pytest.mark.parametrize(
@@ -46,6 +50,7 @@ def test_a_task_that_was_lost_once_and_completed_breaks_nothing():
         (changes(PENDING, RUNNING, COMPLETED), ran(1, "start", "start", "end"), "2 times under one claim"),
         (changes(PENDING, RUNNING, COMPLETED), ran(1, "start"), "has not returned"),
         (changes(PENDING, RUNNING, COMPLETED), ran(1, "start", "end") + ran(2, "start"), "never gave"),
+        (changes(PENDING, RUNNING, COMPLETED), ran(1, "start", "overlap", "end"), "earlier attempt was still running"),
         (changes(PENDING, RUNNING, RUNNING._replace(version=2)), ran(1, "start"), "without a claim"),
         (changes(PENDING, RUNNING, LOST, AGAIN._replace(version=1)), ran(1, "start"), "given before"),
         (changes(PENDING, RUNNING, LOST._replace(lost=0)), ran(1, "start"), "no end of an attempt"),

@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from tests.chaos.conftest import StartFleet
+from tests.chaos.test_failover import RecordProperty, spread
 from tests.fixtures.waiting import eventually
 from tools.postgres import Installation, account, available
 from tools.postgres.starting import free_port
@@ -187,7 +188,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def test_a_leader_that_is_killed_is_replaced_and_nothing_acknowledged_is_lost(
-    cluster: Cluster, start_fleet: StartFleet
+    cluster: Cluster, start_fleet: StartFleet, record_property: RecordProperty
 ):
     fleet, queue = start_fleet(cluster.url, base_retry_delay_seconds=1.0)
     service = fleet.start("--concurrency", "8", processes=2)
@@ -210,7 +211,7 @@ def test_a_leader_that_is_killed_is_replaced_and_nothing_acknowledged_is_lost(
     producer.stop()
     eventually(lambda: queue.count(state=["pending", "running", "retrying"]) == 0)
 
-    print(f"{ROUNDS} leaders killed, resumed after", *(f"{seconds:.1f} s" for seconds in resumed))
+    record_property("figures", spread("leaders killed", resumed))
     assert set(producer.acknowledged) <= set(fleet.history.completions())
     assert queue.count() == queue.count(state="completed"), queue.stats()
     assert service.process.poll() is None

@@ -13,6 +13,7 @@ import pytest
 from psycopg import sql
 
 from tasklib import Config, TaskContext, TaskQueue
+from tests.chaos.history import History
 from tests.fixtures.backends import libpq_url
 from tests.fixtures.pooler import Pooler, direct
 from tests.fixtures.waiting import eventually
@@ -56,8 +57,8 @@ def work_off(queue: TaskQueue, tasks: int) -> None:
 
     @queue.task(transactional=True)
     def effect(ctx: TaskContext, n: int) -> None:
-        table = sql.Identifier(queue.config.db_schema or "public", "effects")
-        ctx.connection.execute(sql.SQL("INSERT INTO {} VALUES (%s)").format(table), (n,))
+        table = sql.Identifier(queue.config.db_schema or "public", "chaos_effects")
+        ctx.connection.execute(sql.SQL("INSERT INTO {} VALUES (%s)").format(table), (ctx.task.id,))
 
     @queue.task
     async def plain(n: int) -> int:
@@ -77,9 +78,9 @@ def work_off(queue: TaskQueue, tasks: int) -> None:
     "tasks", [20, pytest.param(1000, marks=[pytest.mark.chaos, pytest.mark.timeout(600)])], ids=["short", "long"]
 )
 def test_every_effect_happens_once_and_nothing_reaches_other_programs(
-    server: psycopg.Connection[Any], newest_postgres_url: str, declared: bool | None, tasks: int
+    server: psycopg.Connection[Any], history: History, newest_postgres_url: str, declared: bool | None, tasks: int
 ):
-    server.execute("CREATE TABLE effects (n integer)")
+    """That each effect belongs to one completion is what every history is judged by."""
     with Pooler(newest_postgres_url, SESSIONS, own_keys=True) as pooler:
         config = Config(
             database_url=pooler.url, prepare_statements=declared, listen_url=direct(newest_postgres_url), pool_size=4
@@ -87,7 +88,7 @@ def test_every_effect_happens_once_and_nothing_reaches_other_programs(
         with TaskQueue(config) as queue:
             work_off(queue, tasks)
 
-        assert sorted(server.execute("SELECT n FROM effects").fetchall()) == [(n,) for n in range(tasks)]
+        assert len(history.effects()) == tasks
         assert server.execute("SELECT count(*) FROM tasks WHERE error IS NOT NULL").fetchone() == (0,)
         assert left_behind(pooler) == set()
 

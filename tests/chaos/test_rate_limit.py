@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import psycopg
 import pytest
@@ -43,7 +43,12 @@ CREATE TRIGGER chaos_starts AFTER UPDATE ON tasks FOR EACH ROW
 @pytest.mark.parametrize("rate, seconds, workers", SIZES)
 @pytest.mark.backends("postgres-newest")
 def test_killed_workers_never_exceed_a_rate_and_use_it(
-    database_url: str, start_fleet: StartFleet, rate: float, seconds: float, workers: int
+    database_url: str,
+    start_fleet: StartFleet,
+    record_property: Callable[[str, object], None],
+    rate: float,
+    seconds: float,
+    workers: int,
 ):
     fleet, queue = start_fleet(database_url)
     with psycopg.connect(libpq_url(database_url), autocommit=True) as raw:
@@ -70,9 +75,8 @@ def test_killed_workers_never_exceed_a_rate_and_use_it(
     # A start one second after another is not in the same second: the window is open at its end.
     most = max(in_window(moments, number, 1.0) for number in range(len(moments)))
     used = in_window(moments, 0, seconds)
-    print(
-        f"{rate}/s over {seconds} s, {workers} workers: at most {most} in a second, {used} of {rate * seconds:g} used"
-    )
+    told = f"{rate}/s over {seconds} s, {workers} workers: at most {most} in a second"
+    record_property("figures", f"{told}, {used} of {rate * seconds:g} used")
     assert most <= rate + burst
     if seconds >= 60:
         assert used >= USED * rate * seconds

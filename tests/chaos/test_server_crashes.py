@@ -11,6 +11,7 @@ import pytest
 from tasklib import AsyncTaskContext, TaskQueue
 from tasklib.storage.operations.workflows.groups import fold_groups
 from tests.chaos.conftest import StartFleet
+from tests.chaos.judging import Watch
 from tests.fixtures.waiting import eventually
 from tools.postgres import available, start
 from tools.postgres.server import Server
@@ -38,6 +39,13 @@ SIZES = [
 def server() -> Iterator[Server]:
     """A server whose commits survive its death."""
     with start(available()[0], durable=True) as running:
+        yield running
+
+
+@pytest.fixture
+def slow_writer() -> Iterator[Server]:
+    """One that writes late what does not wait for the disk."""
+    with start(available()[0], durable=True, settings={"wal_writer_delay": "10s"}) as running:
         yield running
 
 
@@ -73,12 +81,11 @@ def test_a_server_that_dies_loses_nothing_acknowledged_and_workers_resume(
     fleet.stop()
 
 
-def test_what_a_crash_makes_the_server_forget_of_workflows_is_done_again() -> None:
+def test_what_a_crash_makes_the_server_forget_of_workflows_is_done_again(slow_writer: Server, watch: Watch) -> None:
     """Deliveries and counts of children do not wait for the disk, because the event and the ends of the children do."""
-    with (
-        start(available()[0], durable=True, settings={"wal_writer_delay": "10s"}) as server,
-        TaskQueue(server.url) as queue,
-    ):
+    with TaskQueue(slow_writer.url) as queue:
+        queue.migrate()
+        watch(slow_writer.url, None)
 
         @queue.task
         def child() -> int:
@@ -91,14 +98,14 @@ def test_what_a_crash_makes_the_server_forget_of_workflows_is_done_again() -> No
         task_id = waiting.submit()
         queue.process_batch()
         queue.emit("told", 4)
-        server.crash()
-        server.restart()
+        slow_writer.crash()
+        slow_writer.restart()
         queue.process_batch(1)  # to the child
         queue.process_batch(1)  # which ends
         while queue.database.run(fold_groups):
             pass
-        server.crash()
-        server.restart()
+        slow_writer.crash()
+        slow_writer.restart()
         while queue.process_batch():
             pass
 

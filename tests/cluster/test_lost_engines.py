@@ -1,5 +1,5 @@
-"""The head of a cluster, or what connects bodies to their worker, is killed while bodies run: none runs twice at once,
-and no task is lost."""
+"""The head of a cluster, or what connects bodies to their worker, is killed while bodies run: no task is lost, and
+the judge of histories finds none that ran twice at once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ def test_a_head_that_is_killed_costs_what_ran_there_one_attempt_and_the_rest_wai
     assert (task.result, task.attempts) == ({"value": 2}, 2)
     assert "ProcessDied" in str(task.history)
     assert wait(own_fleet, later).result == {"value": 2}
-    assert_nothing_ran_twice(own_fleet)
     assert "ended with code" not in own_fleet.log(), "the engine has ended the worker"
 
 
@@ -51,7 +50,6 @@ def test_a_head_that_is_back_at_once_gets_no_second_attempt_while_the_first_stil
 
     assert wait(own_fleet, task_id).result == {"value": 2}
     assert is_gone(body)
-    assert_nothing_ran_twice(own_fleet)
 
 
 def test_a_worker_that_stops_when_the_head_is_lost_leaves_the_task_to_others_only_once_its_body_is_gone(
@@ -74,7 +72,6 @@ def test_a_worker_that_stops_when_the_head_is_lost_leaves_the_task_to_others_onl
     assert wait(own_fleet, task_id).state == "cancelled"
     assert len(second) == 1
     assert "did not report its end" not in own_fleet.log()
-    assert_nothing_ran_twice(own_fleet)
 
 
 def test_a_worker_that_is_started_anew_after_the_head_was_killed_runs_the_task_once_more(
@@ -90,7 +87,6 @@ def test_a_worker_that_is_started_anew_after_the_head_was_killed_runs_the_task_o
     own_fleet.start()
 
     assert wait(own_fleet, task_id).result == {"value": 2}
-    assert_nothing_ran_twice(own_fleet)
 
 
 def test_a_mailbox_that_is_killed_gets_no_second_attempt_while_the_first_still_runs(
@@ -108,9 +104,3 @@ def test_a_mailbox_that_is_killed_gets_no_second_attempt_while_the_first_still_r
     task = wait(own_fleet, task_id)
     assert (task.result, task.attempts) == ({"value": 2}, 2)
     assert is_gone(body.pid)
-    assert_nothing_ran_twice(own_fleet)
-
-
-def assert_nothing_ran_twice(fleet: Fleet) -> None:
-    assert fleet.overlaps() == []
-    assert fleet.ledger.executed_twice() == []

@@ -34,6 +34,7 @@ from tasklib.core.calls.import_guard import is_child
 from tasklib.storage.dialects.postgres import PostgresDialect
 from tasklib.storage.dialects.sqlite import parts
 from tasklib.storage.statement import load_sql
+from tests.chaos.ledger import note
 from tests.fixtures.waiting import eventually
 
 DURING_SECONDS = 0.0002
@@ -58,18 +59,22 @@ INSERT = f"INSERT INTO {table} (task, entry, attempt) VALUES ({mark}, {mark}, {m
 
 
 def transfer(ctx: TaskContext) -> dict[str, int]:
+    note("start", ctx)
     ctx.connection.execute(INSERT, (ctx.task.name, "debit", ctx.attempt))
     queue.enqueue("receipt", {"of": ctx.task.name})
     queue.submit_new([queue.new_by_name("letter", {"of": ctx.task.name, "page": page}) for page in (1, 2)])
     ctx.connection.execute(INSERT, (ctx.task.name, "credit", ctx.attempt))
+    note("end", ctx)
     return {"attempt": ctx.attempt}
 
 
 async def transfer_async(ctx: TaskContext) -> dict[str, int]:
+    note("start", ctx)
     await awaited(ctx.connection.execute(INSERT, (ctx.task.name, "debit", ctx.attempt)))
     await queue.aenqueue("receipt", {"of": ctx.task.name})
     await queue.asubmit_new([queue.new_by_name("letter", {"of": ctx.task.name, "page": page}) for page in (1, 2)])
     await awaited(ctx.connection.execute(INSERT, (ctx.task.name, "credit", ctx.attempt)))
+    note("end", ctx)
     return {"attempt": ctx.attempt}
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tasklib import Abort, AsyncTaskContext, TaskContext, TaskQueue, current_context
+from tests.chaos.ledger import note
 from tests.programs.workflow_worker import IS_ASYNC, kill_at_each, make_queue
 
 STEPS = ("reserve", "book", "charge")
@@ -40,16 +41,20 @@ def define(queue: TaskQueue, number: int) -> str:
 
     @queue.task(name=f"undo-{number}", transactional=True, max_retries=20)
     def undo(entry: str, ctx: TaskContext) -> None:
+        note("start", ctx)
         write(ctx.connection, f"undo {entry}")
+        note("end", ctx)
 
     @queue.task(name=name, max_retries=20)
     def blocking(ctx: TaskContext) -> None:
+        note("start", ctx)
         ctx.options(name="reserve", undo=undo.bind("reserve")).step(effect, "reserve")
         ctx.options(transactional=True, undo=undo.bind("book")).step(book)
         ctx.options(name="charge", undo=undo.bind("charge")).step(effect, "charge")
         raise Abort("never shipped")
 
     async def awaiting(ctx: AsyncTaskContext) -> None:
+        note("start", ctx)
         await ctx.options(name="reserve", undo=undo.bind("reserve")).step(effect, "reserve")
         await ctx.options(transactional=True, undo=undo.bind("book")).step(book)
         await ctx.options(name="charge", undo=undo.bind("charge")).step(effect, "charge")

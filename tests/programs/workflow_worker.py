@@ -19,6 +19,7 @@ from typing import Any
 
 from tasklib import AsyncTaskContext, Config, TaskContext, TaskQueue, current_context
 from tasklib.storage import run
+from tests.chaos.ledger import note
 
 URL = os.environ.get("WORKFLOW_URL", "sqlite:///:memory:")
 IS_ASYNC = os.environ.get("WORKFLOW_KIND") == "async def"
@@ -47,12 +48,16 @@ def define(queue: TaskQueue, number: int) -> str:
         return entry
 
     @queue.task(name=f"child-{number}")
-    def child(n: int) -> int:
+    def child(n: int, ctx: TaskContext) -> int:
+        note("start", ctx)
+        note("end", ctx)
         return n * n
 
     @queue.task(name=f"after-{number}", transactional=True)
     def after(total: int, ctx: TaskContext) -> int:
+        note("start", ctx)
         ctx.connection.execute(f"INSERT INTO {table} (task, entry) VALUES ('{name}', 'after {total}')")
+        note("end", ctx)
         return total
 
     def submit_flow(total: int) -> list[str]:
@@ -63,15 +68,18 @@ def define(queue: TaskQueue, number: int) -> str:
 
     @queue.task(name=name, max_retries=20)
     def blocking(ctx: TaskContext) -> int:
+        note("start", ctx)
         ctx.options(transactional=True).step(book, "debit")
         told = ctx.wait(f"told-{number}", int)
         done = ctx.map(child, [{"n": n} for n in range(3)])
         total = ctx.step(lambda: sum(done.results())) + ctx.run(child.bind(told))
         ctx.options(transactional=True, name="flow").step(submit_flow, 2)
         ctx.options(transactional=True, name="credit").step(book, "credit")
+        note("end", ctx)
         return total
 
     async def awaiting(ctx: AsyncTaskContext) -> int:
+        note("start", ctx)
         await ctx.options(transactional=True).step(book, "debit")
         told = await ctx.wait(f"told-{number}", int)
         done = await ctx.map(child, [{"n": n} for n in range(3)])
@@ -79,6 +87,7 @@ def define(queue: TaskQueue, number: int) -> str:
         total += await ctx.run(child.bind(told))
         await ctx.options(transactional=True, name="flow").step(submit_flow, 2)
         await ctx.options(transactional=True, name="credit").step(book, "credit")
+        note("end", ctx)
         return total
 
     if IS_ASYNC:
