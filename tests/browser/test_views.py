@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime, timedelta
 
 import httpx
 import pytest
@@ -111,10 +112,13 @@ def test_an_objective_is_set_measured_and_taken_back(page: Page, site: Site, don
     for point in found["points"]:
         point["counts"] = [0, 7 * (point is found["points"][-1]), 0]
     page.route("**/api/metrics/latency?*", lambda route: route.fulfill(json=found))
+    middle = datetime.fromisoformat(found["points"][-1]["at"]) + timedelta(seconds=found["stepSeconds"] / 2)
+    release = {"at": middle.isoformat(), "kind": "release", "text": "release 1.1 started"}
+    page.route("**/api/changes?*", lambda route: route.fulfill(json={"changes": [release]}))
     page.reload()
-    cell = page.locator(".heat").first.locator("rect")
-    expect(cell.locator("title")).to_have_text(re.compile(r" UTC: 7 waited 1 ms to 2 ms$"))
-    cell.click()
+    cell = page.locator(".heat").first.locator("rect:not(.heat-mark)")
+    expect(cell.locator("title")).to_have_text(re.compile(r" UTC: 7 waited 1 ms to 2 ms\n.*: release 1.1 started$"))
+    cell.click()  # in the middle, where the line of the release is
     expect(page).to_have_url(re.compile(r"/tasks\?endedAfter=.*&search=wait%3A0.001..0.002s&type=email.send$"))
 
 

@@ -10,7 +10,7 @@ import { attempt, sayUndoable } from "../toasts";
 import { Ago, Button, Empty, Fact, PageHead, Panel } from "../ui/basic";
 import { Listed } from "../ui/listed";
 import { TypeChoice } from "../ui/choices";
-import { ChangeLines, useChanges } from "../ui/changes";
+import { ChangeLines, markedOf, toldOf, useChanges } from "../ui/changes";
 import { Measured, TimeAxis } from "../ui/measured";
 import { Segments } from "../ui/segments";
 import { Table } from "../ui/table";
@@ -222,6 +222,8 @@ function Cells({ data, across }: { data: Latency; across: number }) {
   const height = bounds.length * ROW;
   const until = since + points.length * stepSeconds * 1000;
   const changes = useChanges((Date.now() - since) / 1000);
+  // The lines let the pointer through to the cells, so a column tells what was changed in its time.
+  const marks = points.map(({ at }) => markedOf(changes, Date.parse(at), Date.parse(at) + stepSeconds * 1000).map(toldOf).join("\n"));
   const top = (row: number) => height - (row + 1) * ROW;
   const open = (at: string, row: number) => {
     const from = Date.parse(at);
@@ -243,6 +245,14 @@ function Cells({ data, across }: { data: Latency; across: number }) {
           {row % 2 ? "" : bound < 0.001 ? span(bound) : `≤ ${span(bound)}`}
         </text>
       ))}
+      {marks.map(
+        (told, column) =>
+          told && (
+            <rect key={points[column]!.at} class="heat-mark" x={LEFT + column * width} y={0} width={width} height={height}>
+              <title>{told}</title>
+            </rect>
+          ),
+      )}
       {points.map((point, column) =>
         point.counts.map((number, row) =>
           number ? (
@@ -255,7 +265,7 @@ function Cells({ data, across }: { data: Latency; across: number }) {
               height={ROW - 1}
               onClick={() => open(point.at, row)}
             >
-              <title>{`${absolute(point.at)}: ${count(number)} ${data.kind === "wait" ? "waited" : "ran"} ${between(bounds, row)}`}</title>
+              <title>{`${absolute(point.at)}: ${count(number)} ${data.kind === "wait" ? "waited" : "ran"} ${between(bounds, row)}${marks[column] && `\n${marks[column]}`}`}</title>
             </rect>
           ) : null,
         ),

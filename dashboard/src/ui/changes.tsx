@@ -26,6 +26,10 @@ export const MARKED: Record<string, string> = { release: "accent", worker_lost: 
 
 export const toldOf = (change: Change): string => `${timeOfDay(change.at)}: ${change.text}`;
 
+/** Those that are worth a line and were made from one moment to another, in milliseconds since 1970. */
+export const markedOf = (changes: Change[], since: number, until: number): Change[] =>
+  changes.filter(({ kind, at }) => MARKED[kind] && Date.parse(at) >= since && Date.parse(at) <= until);
+
 interface LinesProps {
   changes: Change[];
   /** Milliseconds since 1970. */
@@ -38,10 +42,9 @@ interface LinesProps {
 
 /** Each with words for the pointer, which need not meet the line itself. */
 export function ChangeLines({ changes, since, until, x, height }: LinesProps) {
-  const shown = changes.filter(({ kind, at }) => MARKED[kind] && Date.parse(at) >= since && Date.parse(at) <= until);
   return (
     <>
-      {shown.map((change) => {
+      {markedOf(changes, since, until).map((change) => {
         const ends = { x1: x(Date.parse(change.at)), x2: x(Date.parse(change.at)), y1: 0, y2: height };
         return (
           <g key={`${change.at} ${change.text}`} class={`change ${MARKED[change.kind]}`}>

@@ -79,7 +79,8 @@ function paths(data: Lanes, place: Layout): Map<string, string> {
     }
     const step = (place.width - place.left) / ((place.until - place.since) / 1000 / (data.stepSeconds ?? 1));
     const filled = new Map<number, number>();
-    for (const cell of lane.cells) {
+    // The busiest types lie lowest, in the order of the key, and all that share a colour on top.
+    for (const cell of [...lane.cells].sort((a, b) => a.type - b.type)) {
       const x = place.left + cell.step * step;
       const before = filled.get(cell.step) ?? 0;
       // What is recorded a moment late lies over what came after it: a lane is never fuller than full.

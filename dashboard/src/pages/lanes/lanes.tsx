@@ -26,6 +26,8 @@ const RANGES: [string, string][] = [
   ["86400", "24 h"],
 ];
 const LONGEST = 86_400 * 7;
+/** Of the types without a colour of their own, so many are named to the pointer. */
+const NAMED = 40;
 /** Milliseconds; what is long takes the service longer to add up, and changes less to the eye. */
 const reading = (seconds: number) => (seconds > 7200 ? 30_000 : 5000);
 
@@ -108,7 +110,7 @@ function Shown({ data, changes, type }: { data: Lanes; changes: Change[]; type: 
       {chosen ? (
         <Chosen chosen={chosen} type={type} close={() => setChosen(null)} />
       ) : (
-        <p class="lane-told">{told || "Drag over a stretch of time to zoom in or to see its tasks."}</p>
+        <p class="lane-told">{told || "Point at a piece to see what ran. Drag over a stretch of time to zoom in or to see its tasks."}</p>
       )}
       <Drawing data={data} changes={changes} tell={setTold} chosen={chosen} choose={setChosen} />
       {data.madeAfter && <p class="hint lane-note">Only tasks created after {absolute(data.madeAfter)} were looked at.</p>}
@@ -127,7 +129,7 @@ function Keys({ types, cells }: { types: string[]; cells: boolean }) {
         </span>
       ))}
       {types.length > OTHERS && (
-        <span class="key">
+        <span class="key" title={types.slice(OTHERS, OTHERS + NAMED).join(", ") + (types.length > OTHERS + NAMED ? ", …" : "")}>
           <i class="dot t-other" />
           {plural(types.length - OTHERS, "other type")}
         </span>
