@@ -422,15 +422,46 @@ def test_a_schedule_at_the_end_of_time_ends_there(queue: TaskQueue, clock: Manua
         assert schedule.error is None
 
 
-def test_the_task_declares_its_retries_and_timeout_whoever_takes_the_tick(
-    database_url: str, clock: ManualClock
-) -> None:
+def test_a_tick_makes_the_same_task_whoever_takes_it(database_url: str, clock: ManualClock) -> None:
     with TaskQueue(database_url, clock=clock) as queue, TaskQueue(queue.config, clock=clock) as elsewhere:
-        queue.task(name="once", max_retries=0, timeout_seconds=5.0)(lambda: None)
-        queue.add_schedule("often", task="once", every=60.0)
-        queue.add_schedule("apart", task="once", every=60.0, options={"max_retries": 1, "timeout_seconds": 9.0})
+        options: Any = {
+            "priority": 7,
+            "tags": {"team": "red"},
+            "concurrency_key": "{team}-{of}",
+            "expires_after": 600.0,
+        }
+        queue.task(name="report", max_retries=0, timeout_seconds=5.0, **options)(lambda of: None)
+        elsewhere.add_schedule("often", task="report", every=60.0, kwargs={"of": "day"})
+        given = {"priority": 1, "tags": {"team": "blue"}, "max_retries": 1, "timeout_seconds": 9.0}
+        elsewhere.add_schedule("apart", task="report", every=60.0, kwargs={"of": "day"}, options=given)
+        assert queue.process_batch() == 0  # a worker with the code has started
+        for taker in (queue, elsewhere):
+            clock.advance(60)
+            assert taker.fire_schedules() == 2
+            tick = clock.now()
+            made = {task.headers["schedule"]: task for task in queue.list(state="pending")}
+            often, apart = made["often"], made["apart"]
+            assert tick is not None
+            assert (often.priority, often.tags, often.concurrency_key) == (7, {"team": "red"}, "red-day")
+            assert often.expires_at == apart.expires_at == tick + timedelta(seconds=600)
+            assert (apart.priority, apart.tags, apart.concurrency_key) == (1, {"team": "blue"}, "blue-day")
+            assert queue.process_batch() == 2
+        ran = {(task.headers["schedule"], task.max_retries, task.timeout_seconds) for task in queue.list()}
+        assert ran == {("often", 0, None), ("apart", 1, 9.0)}
+
+
+def test_the_code_that_started_last_decides_what_ticks_make(database_url: str, clock: ManualClock) -> None:
+    def priorities(queue: TaskQueue) -> list[int]:
         clock.advance(60)
-        assert elsewhere.fire_schedules() == 2
-        assert queue.process_batch() == 2
-        made = {task.headers["schedule"]: (task.max_retries, task.timeout_seconds) for task in queue.list()}
-        assert made == {"often": (0, None), "apart": (1, 9.0)}
+        queue.fire_schedules()
+        return [task.priority for task in queue.list(limit=1)]
+
+    with TaskQueue(database_url, clock=clock) as old, TaskQueue(old.config, clock=clock) as new:
+        old.task(name="report", priority=7)(lambda: None)
+        new.task(name="report")(lambda: None)
+        new.add_schedule("often", task="report", every=60.0)
+        assert priorities(old) == [7]  # no worker has started yet
+        old.process_batch()
+        assert priorities(new) == [7]
+        new.process_batch()
+        assert priorities(old) == [0]

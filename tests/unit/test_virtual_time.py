@@ -153,6 +153,25 @@ async def test_a_timeout_ends_a_coroutine_at_its_moment(timing: VirtualTiming, q
 
 
 @on_virtual_time
+async def test_a_row_without_a_timeout_has_that_of_the_worker_settings(timing: VirtualTiming, life: Life):
+    config = Config("sqlite:///:memory:", default_task_timeout_seconds=90, poll_interval_seconds=600)
+    with TaskQueue(config, clock=timing.clock, timing=timing) as queue:
+
+        @queue.task(name="hangs", max_retries=0)
+        async def hangs() -> None:
+            try:
+                await asyncio.sleep(DAY)
+            finally:
+                life.note()
+
+        await queue.aadd_schedule("seldom", task="hangs", every=DAY)
+        await queue.arun_schedule("seldom")
+        await work(queue, 600)
+
+    assert life.moments == [90]
+
+
+@on_virtual_time
 async def test_leases_are_renewed_for_as_long_as_a_task_runs(timing: VirtualTiming, queue: TaskQueue, life: Life):
     @queue.task
     async def long() -> None:

@@ -349,6 +349,12 @@ CREATE TABLE {schema}.tasklib_copied (
     id uuid NOT NULL
 );
 
+CREATE TABLE {schema}.tasklib_declarations (
+    name text NOT NULL COLLATE pg_catalog."C",
+    options jsonb NOT NULL,
+    CONSTRAINT tasklib_declarations_options_check CHECK ((jsonb_typeof(options) = 'object'::text))
+);
+
 CREATE TABLE {schema}.tasklib_edges (
     task_id uuid NOT NULL,
     group_id uuid NOT NULL,
@@ -715,6 +721,9 @@ ALTER TABLE ONLY {schema}.tasklib_controls
 
 ALTER TABLE ONLY {schema}.tasklib_copied
     ADD CONSTRAINT tasklib_copied_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY {schema}.tasklib_declarations
+    ADD CONSTRAINT tasklib_declarations_pkey PRIMARY KEY (name);
 
 ALTER TABLE ONLY {schema}.tasklib_edges
     ADD CONSTRAINT tasklib_edges_pkey PRIMARY KEY (task_id, group_id, number);

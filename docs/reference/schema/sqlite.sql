@@ -64,6 +64,12 @@ CREATE TABLE tasklib_copied (
     id TEXT NOT NULL PRIMARY KEY  -- of a task or a group; of a fact or a setting a hash of its kind and name
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE tasklib_declarations (
+    -- What code declares for new tasks of a name, for programs without that code which submit the tasks of schedules.
+    name    TEXT NOT NULL PRIMARY KEY,
+    options TEXT NOT NULL CHECK (json_type(options) = 'object')  -- those of priority, tags, concurrency_key, expires_after that it gives
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE tasklib_edges (
     -- Which tasks are before others in flows.
     task_id  TEXT    NOT NULL,

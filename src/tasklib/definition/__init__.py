@@ -4,6 +4,7 @@ from tasklib.definition.functions import default_name
 from tasklib.definition.registry import Registry
 from tasklib.definition.task_options import (
     KEY_RULE,
+    NO_TASK_OPTIONS,
     RESERVED_OPTIONS,
     Isolation,
     TaskKeywords,
@@ -16,6 +17,7 @@ from tasklib.definition.validation import Misfit
 
 __all__ = [
     "KEY_RULE",
+    "NO_TASK_OPTIONS",
     "RESERVED_OPTIONS",
     "Accepts",
     "Call",

@@ -145,6 +145,17 @@ class TaskOptions:
         given = {name: getattr(self, name) for name in ("rate", "burst", "max_running")}
         return {name: value for name, value in given.items() if value is not None} or None
 
+    @property
+    def for_rows(self) -> Mapping[str, Any]:
+        """What a row takes from it when it is stored, as JSON: a worker that claims it could not add these any more."""
+        given = {name: getattr(self, name) for name in _OF_ROWS}
+        return {name: value for name, value in given.items() if value != getattr(NO_TASK_OPTIONS, name)}
+
+    @classmethod
+    def of_rows(cls, stored: Mapping[str, Any]) -> Self:
+        """The options that `for_rows` has told; those of a newer version, which are not known here, are left out."""
+        return cls(**{name: stored[name] for name in _OF_ROWS if name in stored})
+
     def key_names(self) -> Sequence[str]:
         """The tags or arguments that its concurrency key is made of."""
         return _NAMED.findall(self.concurrency_key or "")
@@ -168,6 +179,9 @@ class TaskOptions:
         if not is_key(made):
             raise ConfigurationError(f"the concurrency key of {task!r} is not {KEY_RULE}: {shown(made)}")
         return made
+
+
+_OF_ROWS: Final = ("priority", "tags", "concurrency_key", "expires_after")
 
 
 def check_name(name: Any, *, what: str = "a task's name") -> str:
@@ -280,3 +294,6 @@ _RULES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
         "a number of seconds above 0 and below 1e9, or None for no end",
     ),
 }
+
+NO_TASK_OPTIONS: Final = TaskOptions()
+"""The options of a task that is not defined here.  Made and checked once."""

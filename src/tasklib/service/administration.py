@@ -20,7 +20,7 @@ from tasklib.storage.operations.limits import pauses
 from tasklib.storage.operations.limits.budgets import set_budget
 from tasklib.storage.operations.limits.keys import set_key_limit
 from tasklib.storage.operations.objectives import list_objectives, set_objective
-from tasklib.storage.operations.schedules import import_schedule
+from tasklib.storage.operations.schedules import get_declaration, import_schedule
 from tasklib.storage.statement import Operation, Statement
 
 COPIED: Final = "copied by tasklib copy"
@@ -153,7 +153,11 @@ def _schedules(old: TaskQueue, new: TaskQueue) -> _Counts:
     # What cannot run here could not run there either.
     found = [schedule for schedule in old.schedules() if not isinstance(schedule.plan, BrokenPlan)]
     known = {schedule.name for schedule in new.schedules()}
-    return _bring(new, "schedule", {each.name: partial(import_schedule, each) for each in found}, known)
+    stores = {
+        each.name: partial(import_schedule, each, old.database.run(partial(get_declaration, each.plan.task)))
+        for each in found
+    }
+    return _bring(new, "schedule", stores, known)
 
 
 def _pauses(old: TaskQueue, new: TaskQueue) -> _Counts:

@@ -21,7 +21,7 @@ from tasklib.core.time.timing import Timing
 from tasklib.errors import TaskLibError, WorkerStuck
 from tasklib.queue import TaskQueue
 from tasklib.storage.database import Database
-from tasklib.storage.operations import statistics, workers
+from tasklib.storage.operations import schedules, statistics, workers
 from tasklib.storage.operations.limits import pauses
 from tasklib.storage.operations.workers import Registration
 from tasklib.storage.operations.workflows.events import deliver_new
@@ -235,6 +235,8 @@ class Worker:
         defined = self._queue.registry.items_by_any_name()
         declared = {name: each.options.declared_limits for name, each in defined}
         await self._database.arun(lambda: pauses.declare_limits(declared))
+        for_rows = {name: each.options.for_rows for name, each in defined}
+        await self._database.arun(lambda: schedules.declare_tasks(for_rows))
         code = {name: code_hash(each.function) for name, each in defined if name in names}
         await self._database.arun(lambda: wake_parked(code))
         try:

@@ -15,9 +15,10 @@ from tasklib.core.task_id import TaskId
 from tasklib.definition import TaskOptions, check_name, secrets_of
 from tasklib.errors import ConfigurationError, TaskDefinitionError
 from tasklib.queue.change_log import if_done, logged
-from tasklib.queue.methods.submitting import ENQUEUE_MAX_RETRIES, NO_PAYLOAD, UNDECIDED, SubmitsTasks
+from tasklib.queue.methods.submitting import NO_PAYLOAD, UNDECIDED, SubmitsTasks
 from tasklib.queue.sync_async import operation
 from tasklib.storage.operations import schedules
+from tasklib.storage.operations.schedules import Declared
 from tasklib.storage.statement import Operation
 from tasklib.submission import SubmitOptions, TaskFunction, with_secrets
 
@@ -90,7 +91,10 @@ class KeepsSchedules(SubmitsTasks):
         new = with_secrets(self.new_by_name(task, kwargs), decided.get("secrets") or ())
         given: dict[str, Any] = {**decided, "kwargs": new.kwargs, "secrets": marked_paths(new.headers) or None}
         plan = Plan(name=check_name(name), task=task, cron=cron, every=every, tz=tz, **given)
-        return (yield from schedules.put_schedule(replace(plan, options=_repeatable(plan))))
+        made = yield from schedules.put_schedule(replace(plan, options=_repeatable(plan)))
+        if (definition := self.registry.get(task)) is not None:
+            yield from schedules.declare_tasks({task: definition.options.for_rows})
+        return made
 
     aadd_schedule = add_schedule.as_async
 
@@ -190,16 +194,18 @@ class KeepsSchedules(SubmitsTasks):
 
     afire_schedules = fire_schedules.as_async
 
-    def scheduled_task(self, plan: Plan) -> NewTask:
-        """The row of a schedule's next task; its arguments were checked when the schedule was made."""
+    def scheduled_task(self, plan: Plan, declared: Declared) -> NewTask:
+        """The row of a schedule's next task, the same whichever program makes it.
+
+        Its arguments were checked when the schedule was made.  What a row takes from the task's declaration is read
+        from the database; retries and timeout are left to the worker that runs the task.
+        """
         definition = self.registry.get(plan.task)
+        if declared is None and definition is not None:
+            declared = definition.options.for_rows  # No worker with the task's code has started yet.
         options = SubmitOptions().with_(**plan.options)
-        known = TaskOptions() if definition is None else definition.options
-        row = self.make_row(plan.task, plan.kwargs, options, known, ENQUEUE_MAX_RETRIES)
-        if definition is None:
-            # Any program may take the tick.  What the schedule leaves open, the worker that runs the task decides.
-            retries = UNDECIDED if options.max_retries is None else options.max_retries
-            row = replace(row, max_retries=retries, timeout_seconds=options.timeout_seconds)
+        row = self.make_row(plan.task, plan.kwargs, options, TaskOptions.of_rows(declared or {}), UNDECIDED)
+        row = replace(row, timeout_seconds=options.timeout_seconds)
         return with_secrets(row, (*secrets_of(definition), *(plan.secrets or ())))
 
 

@@ -18,7 +18,7 @@ from tasklib.core.numbers import is_whole
 from tasklib.core.redaction import SECRETS_HEADER
 from tasklib.core.task import SUBMITTER_HEADER, NewTask, TaskBatch
 from tasklib.core.task_id import TaskId, TaskIds
-from tasklib.definition import Definition, TaskOptions, check_name
+from tasklib.definition import NO_TASK_OPTIONS, Definition, TaskOptions, check_name
 from tasklib.errors import ConfigurationError
 from tasklib.queue.base import QueueBase
 from tasklib.queue.instrumentation import send_through
@@ -37,8 +37,6 @@ UNDECIDED = -1
 """The retries of a task whose declaration is not known here: the worker that claims it first decides."""
 NO_PAYLOAD: Final[dict[str, Any]] = {}
 """The payload of a task that is given none; `None` is a payload, JSON's null.  Never changed."""
-NO_TASK_OPTIONS: Final = TaskOptions()
-"""The options of a task that is not defined here.  Made and checked once."""
 
 
 class SubmitsTasks(QueueBase):

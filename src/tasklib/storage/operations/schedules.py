@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -19,7 +19,9 @@ from tasklib.storage.operations.tasks import submit_once, submit_tasks
 from tasklib.storage.rows import NO_TIME, RowReader, moment, reason_of, required_moment, uuid
 from tasklib.storage.statement import BEGIN, COMMIT, DONE_BEFORE, ROLLBACK, Operation, Row, Statement, recall
 
-MakeTask = Callable[[Plan], NewTask]
+Declared = Mapping[str, Any] | None
+"""What the code of a task declares for its rows, as a worker with that code has stored it; None if none has."""
+MakeTask = Callable[[Plan, Declared], NewTask]
 """Makes the row of a schedule's next task."""
 HELD_SECONDS: Final = 60.0
 """How long to wait before a schedule that failed to fire is tried again."""
@@ -39,14 +41,20 @@ def put_schedule(plan: Plan, *, declared_at: datetime | None = None) -> Operatio
     return stored
 
 
-def import_schedule(schedule: Schedule) -> Operation[bool]:
-    """Store a schedule of another database with its next run; False if one of that name exists, which stays."""
+def import_schedule(schedule: Schedule, declared: Declared) -> Operation[bool]:
+    """Store a schedule of another database with its next run; False if one of that name exists, which stays.
+
+    So does what is declared for its task, which workers that start there change.
+    """
     kept = ("next_run_at", "last_run_at", "paused_at", "paused_by", "created_at")
     given: dict[str, Any] = {name: getattr(schedule, name) for name in kept}
     given |= {"name": schedule.name, "plan": dumps(_plan_json(schedule.plan))}
     given["last_task_id"] = None if schedule.last_task_id is None else str(schedule.last_task_id)
     # Workers that start there with the code that declares it count as later, and may change and remove it.
     given["declared_at"] = schedule.created_at if schedule.declared else None
+    task = schedule.plan.task
+    if declared is not None and (yield from get_declaration(task)) is None:
+        yield from declare_tasks({task: declared})
     return bool((yield Statement("import_schedule", given)))
 
 
@@ -79,6 +87,18 @@ def declare_schedules(plans: Iterable[Plan], known_tasks: Iterable[str], declare
             yield Statement("remove_schedule", {"name": stored.name})
 
 
+def declare_tasks(declared: Mapping[str, Mapping[str, Any]]) -> Operation[None]:
+    """Store what code declares for new tasks of each name, so that every program makes the tasks of schedules alike."""
+    given = [{"name": name, "options": options} for name, options in declared.items()]
+    yield Statement("declare_tasks", {"tasks": dumps(given)})
+
+
+def get_declaration(task: str) -> Operation[Declared]:
+    """What code declares for new tasks of a name; None if no worker with that code has started yet."""
+    rows = yield Statement("get_declaration", {"name": task})
+    return loads(rows[0]["options"]) if rows else None
+
+
 def fire_schedules(make: MakeTask) -> Operation[int]:
     """Make the tasks of every tick that is due, and return how many.  Any number of workers may do this at once."""
     made, more = 0, True
@@ -98,7 +118,7 @@ def run_now(name: str, make: MakeTask) -> Operation[TaskId | None]:
         return None
     if isinstance(schedule.plan, BrokenPlan):
         raise ConfigurationError(f"schedule {name!r} cannot run: {schedule.error}; change or remove it")
-    task = make(schedule.plan)
+    task = make(schedule.plan, (yield from get_declaration(schedule.plan.task)))
     return (yield from submit_once(replace(task, headers={**task.headers, "schedule": name})))
 
 
@@ -170,7 +190,10 @@ def _fire(schedule: Schedule, make: MakeTask, clock: datetime) -> Operation[tupl
     moving = {"name": plan.name, "version": schedule.version, "next_run_at": following}
     if not (yield Statement("move_schedule", moving)):
         return 0, False
-    ids = (yield from submit_tasks([_at(make(plan), plan, tick) for tick in ticks])) if ticks else []
+    ids: list[TaskId] = []
+    if ticks:
+        declared = yield from get_declaration(plan.task)
+        ids = yield from submit_tasks([_at(make(plan, declared), plan, tick) for tick in ticks])
     ran = [(tick, task_id) for tick, task_id in zip(ticks, ids, strict=True) if task_id.created]
     if ran:
         tick, task_id = ran[-1]

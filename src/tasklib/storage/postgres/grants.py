@@ -36,7 +36,7 @@ _READABLE: Final = (
     *("tasks", "tasklib_workers", "tasklib_claims", "tasklib_idle", "tasklib_hints", "tasklib_controls"),
     *("tasklib_key_limits", "tasklib_worker_history", "tasklib_objectives", "tasklib_error_marks", "tasklib_copied"),
     *_WORKFLOWS,
-    *("tasklib_schedules", *_STATISTICS, "tasklib_migrations"),
+    *("tasklib_schedules", "tasklib_declarations", *_STATISTICS, "tasklib_migrations"),
 )
 _SUBMITTED: Final = (
     "id, name, args, kwargs, tags, headers, scheduled_at, created_at, updated_at, expires_at, priority, max_retries, "
@@ -64,6 +64,7 @@ RIGHTS: Final[Mapping[Duty, Mapping[str, str]]] = {
         "tasklib_controls": "SELECT, INSERT, UPDATE",  # stores the limits that its tasks declare
         "tasklib_audit": "INSERT",  # what its program pauses or limits
         "tasklib_schedules": ALL,
+        "tasklib_declarations": "SELECT, INSERT, UPDATE",
         **dict.fromkeys(_WORKFLOWS, ALL),
         **_STATISTICS,
         "tasklib_migrations": "SELECT",

@@ -112,9 +112,6 @@ class Attempt(RunningAttempt[AttemptRunner]):
         self._context = None
         self._timer: Timer | None = None
         self.workflow = None
-        if task.timeout_seconds is None:
-            # A row made by hand or by name has no timeout of its own: the definition's applies.
-            task.timeout_seconds = definition.options.timeout_seconds
 
     def begin(self) -> None:
         """Note that its function is about to be called."""

@@ -11,15 +11,20 @@ from tasklib.errors import Abort
 from tasklib.storage.rows import ClaimedTask
 
 
-def begin_within(task: ClaimedTask, options: TaskOptions) -> Abort | None:
-    """Bound the attempt by what is left of the task's life; the error if nothing is."""
+def begin_within(task: ClaimedTask, options: TaskOptions, default_timeout: float | None) -> Abort | None:
+    """Bound the attempt by its timeout, and by what is left of the task's life; the error if nothing is.
+
+    A row made by hand, by name or by a schedule has no timeout of its own: that of its declaration or of the settings
+    applies.
+    """
+    if task.timeout_seconds is None:
+        task.timeout_seconds = default_timeout if options.timeout_seconds is None else options.timeout_seconds
     if options.lifetime_seconds is None:
         return None
     left = options.lifetime_seconds - task.waited
     if left <= 0:
         return Abort(f"its lifetime of {options.lifetime_seconds:g} s is over: it was due {task.waited:.0f} s ago")
-    own = options.timeout_seconds if task.timeout_seconds is None else task.timeout_seconds
-    task.timeout_seconds = min(inf if own is None else own, left)
+    task.timeout_seconds = min(inf if task.timeout_seconds is None else task.timeout_seconds, left)
     return None
 
 

@@ -68,6 +68,7 @@ class Runner:
             timing=queue.timing,
             workflows=Conditions(queue.timing, queue.middleware, queue.restarts_workflows),
         )
+        self._default_timeout = config.default_task_timeout_seconds
         # A cluster says how much it has room for when the first task is there.
         slots = worker.concurrency if worker.executor is None else 1
         self.held = HeldTasks(slots, control)
@@ -117,7 +118,7 @@ class Runner:
                 unknown = Raised(TaskNotRegistered(task.name))
                 self.finisher.add(task, decide(task, unknown, self.settings.retry_policy, TaskOptions()))
                 continue
-            if (over := begin_within(task, definition.options)) is not None:
+            if (over := begin_within(task, definition.options, self._default_timeout)) is not None:
                 ending = decide(task, Raised(over), self.settings.retry_policy, definition.options)
                 self.finisher.add(task, ending)
                 self._end_log.ended(task, ending)

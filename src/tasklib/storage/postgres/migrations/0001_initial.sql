@@ -594,6 +594,11 @@ CREATE TABLE {schema}.tasklib_schedules (
     )
 ) WITH (fillfactor = 50);
 
+CREATE TABLE {schema}.tasklib_declarations (
+    name    text  COLLATE "C" NOT NULL PRIMARY KEY,
+    options jsonb NOT NULL CHECK (jsonb_typeof(options) = 'object')
+);
+
 CREATE TABLE {schema}.tasklib_tokens (
     id           uuid        NOT NULL PRIMARY KEY,
     name         text        NOT NULL,
@@ -810,6 +815,8 @@ COMMENT ON COLUMN {schema}.tasklib_budgets.rate IS 'tokens that come in a second
 COMMENT ON COLUMN {schema}.tasklib_budgets.burst IS 'tokens that it holds at most';
 COMMENT ON COLUMN {schema}.tasklib_budgets.tokens IS 'tokens that were left at refilled_at';
 COMMENT ON COLUMN {schema}.tasklib_budgets.refilled_at IS 'when tokens were last counted';
+COMMENT ON TABLE {schema}.tasklib_declarations IS 'What code declares for new tasks of a name, for programs without that code which submit the tasks of schedules.';
+COMMENT ON COLUMN {schema}.tasklib_declarations.options IS 'those of priority, tags, concurrency_key, expires_after that it gives';
 COMMENT ON TABLE {schema}.tasklib_objectives IS 'How many tasks should start, or end, within a time.';
 COMMENT ON COLUMN {schema}.tasklib_objectives.name IS 'the task name; '''' for all names together';
 COMMENT ON COLUMN {schema}.tasklib_objectives.kind IS 'wait: from due to started; run: from started to ended';

@@ -94,3 +94,17 @@ RETURNING s.name, pg_notify('{channel}', 'schedules')::text AS notified;
 -- name: remove_schedule
 -- Forget a schedule; tasks it has made stay.
 DELETE FROM {schema}.tasklib_schedules AS s WHERE s.name = :name::text RETURNING s.name;
+
+-- name: declare_tasks
+-- Store what code declares for new tasks of these names, where that has changed: for any name that has had something, and
+-- for others that have something now.
+INSERT INTO {schema}.tasklib_declarations AS d (name, options)
+SELECT g.name, g.options
+FROM jsonb_to_recordset(:tasks::jsonb) AS g (name text, options jsonb)
+WHERE g.options <> '{}' OR EXISTS (SELECT FROM {schema}.tasklib_declarations AS o WHERE o.name = g.name)
+ORDER BY g.name
+ON CONFLICT (name) DO UPDATE SET options = excluded.options WHERE d.options IS DISTINCT FROM excluded.options;
+
+-- name: get_declaration
+-- What code declares for new tasks of a name.
+SELECT d.options::text AS options FROM {schema}.tasklib_declarations AS d WHERE d.name = :name::text;

@@ -573,6 +573,12 @@ CREATE TABLE tasklib_schedules (
     updated_at   TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now'))
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE tasklib_declarations (
+    -- What code declares for new tasks of a name, for programs without that code which submit the tasks of schedules.
+    name    TEXT NOT NULL PRIMARY KEY,
+    options TEXT NOT NULL CHECK (json_type(options) = 'object')  -- those of priority, tags, concurrency_key, expires_after that it gives
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE tasklib_tokens (
     -- Tokens of the HTTP service.
     id           TEXT NOT NULL PRIMARY KEY,

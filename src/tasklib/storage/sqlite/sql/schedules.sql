@@ -89,3 +89,16 @@ RETURNING name;
 -- name: remove_schedule
 -- Forget a schedule; tasks it has made stay.
 DELETE FROM tasklib_schedules WHERE name = :name RETURNING name;
+
+-- name: declare_tasks
+-- Store what code declares for new tasks of these names, where that has changed: for any name that has had something, and
+-- for others that have something now.
+INSERT INTO tasklib_declarations AS d (name, options)
+SELECT g.value ->> 'name', g.value -> 'options'
+FROM json_each(:tasks) AS g
+WHERE g.value -> 'options' <> '{}' OR EXISTS (SELECT 1 FROM tasklib_declarations AS o WHERE o.name = g.value ->> 'name')
+ON CONFLICT (name) DO UPDATE SET options = excluded.options WHERE d.options <> excluded.options;
+
+-- name: get_declaration
+-- What code declares for new tasks of a name.
+SELECT d.options FROM tasklib_declarations AS d WHERE d.name = :name;
