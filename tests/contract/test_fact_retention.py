@@ -12,6 +12,7 @@ from tasklib.core.lifecycle import Phase
 from tasklib.core.retention import FACTS_KEPT_SECONDS
 from tasklib.storage.operations.workflows import facts
 from tasklib.storage.statement import Operation, Statement
+from tasklib.worker.upkeep.poll_batch import PollBatch
 from tasklib.worker.upkeep.retention import FactRetention
 from tests.contract.test_steps import finish
 from tests.fixtures.queues import Face
@@ -22,7 +23,8 @@ HOUR = 3600
 
 def sweep(queue: Face) -> list[str]:
     """Look for old facts as workers do; returns those that are left."""
-    step = FactRetention(queue.plain, FACTS_KEPT_SECONDS).step()
+    poll_batch = PollBatch(queue.plain.database, queue.plain.timing)
+    step = FactRetention(queue.plain, FACTS_KEPT_SECONDS, poll_batch).step()
     if queue.form == "awaiting":
         queue.run_coroutine(step)
     else:

@@ -262,7 +262,7 @@ class Worker:
         claimer = self._claimer = Claimer(instance, self._runner, self._selection, self._wakeups)
         if work is Claimer.run:
             self._scheduler = Scheduler(queue, instance.poll_batch)
-            retention = retention_services(queue)
+            retention = retention_services(queue, instance.poll_batch)
             signals = self._control.workflow_signals
             upkeep = (MetricsService(queue, self._runner.metrics, instance.poll_batch), self._scheduler, *retention)
             instance.start(*upkeep, EventDelivery(queue, signals), GroupFold(queue, signals, self._runner))

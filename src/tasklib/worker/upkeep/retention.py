@@ -13,6 +13,7 @@ from tasklib.storage.operations import retention
 from tasklib.storage.operations.retention import Swept
 from tasklib.storage.operations.workflows import facts
 from tasklib.storage.statement import Operation
+from tasklib.worker.upkeep.poll_batch import PollBatch
 from tasklib.worker.upkeep.service import Periodic
 
 EVERY_SECONDS = 30.0
@@ -28,11 +29,11 @@ log = logging.getLogger("tasklib.worker")
 T = TypeVar("T")
 
 
-def retention_services(queue: TaskQueue) -> Sequence[Periodic]:
+def retention_services(queue: TaskQueue, poll_batch: PollBatch) -> Sequence[Periodic]:
     """The services that remove what the queue's retention settings no longer keep."""
     rules, facts_kept = parse_retention(queue.config.retention), parse_fact_retention(queue.config.retention)
     tasks = [RetentionService(queue, rules)] if rules else []
-    return [*tasks, *([] if facts_kept is None else [FactRetention(queue, facts_kept)])]
+    return [*tasks, *([] if facts_kept is None else [FactRetention(queue, facts_kept, poll_batch)])]
 
 
 class Unhurried(Periodic):
@@ -71,13 +72,16 @@ class RetentionService(Unhurried):
 class FactRetention(Unhurried):
     """Deletes facts that are too old for any task that has not ended, or is still to be submitted, to rely on."""
 
-    def __init__(self, queue: TaskQueue, kept_seconds: float) -> None:
+    def __init__(self, queue: TaskQueue, kept_seconds: float, poll_batch: PollBatch) -> None:
         super().__init__(queue, EVERY_SECONDS)
         self._kept_seconds = kept_seconds
+        self._poll_batch = poll_batch
 
     async def step(self) -> None:
         """Remove the facts that no task can need, unless a worker has done so within the hour."""
-        now = await self.run_page(lambda: facts.begin_fact_sweep(self._kept_seconds, FACTS_EVERY_SECONDS))
+        now = await self._poll_batch.run(
+            lambda: facts.begin_fact_sweep(self._kept_seconds, FACTS_EVERY_SECONDS), within=self.interval
+        )
         if now is None:
             return
         submitted = await self._find_oldest(now)
