@@ -234,6 +234,18 @@ def test_the_next_due_moment_is_told_when_nothing_is_due(queue: Face, worker: In
     assert worker.claim().next_due_in == pytest.approx(30, abs=0.001)
 
 
+def test_the_next_due_moment_is_told_beside_what_is_due(queue: Face, worker: Instance):
+    """It has the name and the priority of what is taken, and is found behind it."""
+    queue.enqueue("job", delay_seconds=30)
+    task_id = queue.enqueue("job")
+    queue.enqueue("job", delay_seconds=60)
+
+    claimed = worker.claim(2)
+
+    assert [task.id for task in claimed.tasks] == [str(task_id)]
+    assert claimed.next_due_in == pytest.approx(30, abs=0.001)
+
+
 def test_a_retry_counts_for_the_next_due_moment(queue: Face, worker: Instance):
     queue.task_in(Phase.RETRYING)
 

@@ -23,7 +23,15 @@ SELECT
     -- Where there is much to go on with, a look at everything is not much more.
     (SELECT {places_json} FROM place AS p {last_picked} HAVING count(*) <= 16) AS last,
     {is_registered} AS registered,
-    {next_due_in} AS next_due_in,
+    least({next_due_in}, (
+        -- Where something is due, the next after it.
+        SELECT extract(epoch FROM min(later.due_at) - min(c.now))::float8
+        FROM place AS p CROSS JOIN clock AS c CROSS JOIN LATERAL (
+            SELECT t.due_at FROM {schema}.tasks AS t
+            WHERE t.name = p.name AND t.priority = p.priority AND t.due_at > c.now AND t.concurrency_key IS NULL
+            ORDER BY t.due_at LIMIT 1
+        ) AS later
+    )) AS next_due_in,
     (SELECT extract(epoch FROM c.now)::float8 FROM clock AS c) AS now;
 
 -- name: claim_next
