@@ -1,4 +1,4 @@
-"""The systems measured: how each is started, what tells that it is done, and what it does not do."""
+"""The systems measured: how each is started, what shows that it is done, and what it does not do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running a peer's programs: producers to their end, workers until they are done; and what they tell."""
+"""Running a peer's programs: producers to their end, workers until they are done; and what they report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bench.peer import Peer
 
 
 def produce(peer: Peer, what: str, address: str, count: int = 0) -> dict[str, Any]:
-    """Run a producer to its end; what it told last."""
+    """Run a producer to its end; its last report."""
     done = subprocess.run(
         [*command(peer), what, address, str(count)],
         cwd=folder(peer),
@@ -27,8 +27,8 @@ def produce(peer: Peer, what: str, address: str, count: int = 0) -> dict[str, An
     )
     if done.returncode:
         raise RuntimeError(f"{peer.name} {what} failed: {done.stderr[-2000:]}")
-    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return told[-1] if told else {}
+    reported = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return reported[-1] if reported else {}
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class Workers:
     count: int = 1
     kind: str = ""
     tick_seconds: float = 0.02
-    """How often they tell how far they are: while nothing runs, that alone would be most of what they do."""
+    """How often they report their progress: while nothing runs, that alone would be most of what they do."""
     latencies: list[float] = field(default_factory=list)
     _ran: dict[int, int] = field(default_factory=dict)
     _started: list[subprocess.Popen[str]] = field(default_factory=list)
@@ -94,11 +94,11 @@ class Workers:
         assert process.stdout is not None
         for line in process.stdout:
             if line.startswith("{"):
-                told = json.loads(line)
-                if "ran" in told:
-                    self._ran[told["pid"]] = told["ran"]
-                if "latency" in told:
-                    self.latencies.append(told["latency"])
+                reported = json.loads(line)
+                if "ran" in reported:
+                    self._ran[reported["pid"]] = reported["ran"]
+                if "latency" in reported:
+                    self.latencies.append(reported["latency"])
 
     @staticmethod
     def _tree(process: subprocess.Popen[str]) -> list[psutil.Process]:

@@ -95,12 +95,12 @@ def _produce(places: Places, peer: Peer, what: str, count: int) -> Figures:
     with places.fresh(peer) as address:
         prepare(peer, address)
         server = places.server_cpu(peer)
-        told = produce(peer, what, address, count)
+        reported = produce(peer, what, address, count)
         return {
-            "per_second": count / told["seconds"],
-            "p50_ms": told["p50"] * 1e3,
-            "p99_ms": told["p99"] * 1e3,
-            "producer_us": told["cpu"] / count * 1e6,
+            "per_second": count / reported["seconds"],
+            "p50_ms": reported["p50"] * 1e3,
+            "p99_ms": reported["p99"] * 1e3,
+            "producer_us": reported["cpu"] / count * 1e6,
             "server_us": (places.server_cpu(peer) - server) / count * 1e6,
         }
 

@@ -3,8 +3,8 @@
     python -m bench explain --tasks 1000000
     python -m bench explain --later
 
-Asked is about the last of all, so that as many stand before it as are counted at most: once among tasks without a
-concurrency key, and once within one key.  With `--later` none is before it: all are of higher priority but not yet due.
+The task is the last of all, so that as many tasks are ahead of it as `explain` counts at most: once among tasks without
+a concurrency key, and once within one key.  With `--later` none is ahead: all have a higher priority, but are not due.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ ROUNDS = 30
 
 
 def measure(queue: TaskQueue, task_id: TaskId) -> tuple[float, float, str]:
-    """Milliseconds for an answer, in the middle and at most, and the reasons."""
+    """Milliseconds for an answer, median and maximum, and the reasons."""
     times = []
     for _ in range(ROUNDS):
         began = time.perf_counter()
-        told = queue.explain(task_id)
+        explanation = queue.explain(task_id)
         times.append((time.perf_counter() - began) * 1e3)
-    return middle(times), max(times), ", ".join(reason.code for reason in told.reasons)
+    return middle(times), max(times), ", ".join(reason.code for reason in explanation.reasons)
 
 
 def ask(url: str, database: str) -> list[tuple[str, ...]]:

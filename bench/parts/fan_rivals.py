@@ -55,20 +55,20 @@ def fan(places: Places, peer: Peer, children: int, seconds: float) -> Run | None
             stderr=subprocess.DEVNULL,
             text=True,
         )
-        used, told = 0.0, ""
+        used, reported = 0.0, ""
         over = threading.Timer(seconds, _end, [process])
         over.start()
         try:
             assert process.stdout is not None
             for line in process.stdout:
                 if line.startswith("{"):
-                    told, used = line, cpu_of_tree(process.pid)
+                    reported, used = line, cpu_of_tree(process.pid)
                     break
         finally:
             over.cancel()
             server = places.server_cpu(peer) - before
             _end(process)
-        return Run(json.loads(told)["seconds"], used + server) if told else None
+        return Run(json.loads(reported)["seconds"], used + server) if reported else None
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -6,7 +6,7 @@
 Each worker is simulated by a connection that does what a worker does: it claims, completes what it has claimed, gets
 notified if it may, else polls, sends heartbeats, and counts the fleet.  All run in one process beside the
 server, so that of a thousand the process itself may be the one that cannot keep up; then fewer tasks than asked for
-are done, and that is shown.  Through PgBouncer nobody can be notified, so all of them poll.
+are done, and that is shown.  PgBouncer passes on no notifications, so all of them poll.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class SimulatedWorker:
             if notified:
                 return
         if self._notify_until:
-            await self._wait_for_call(poll)
+            await self._wait_for_notification(poll)
         else:
             await asyncio.sleep(max(poll, self._fleet / FLEET_LOOKS * random.uniform(0.8, 1.2)))
 
@@ -140,7 +140,7 @@ class SimulatedWorker:
             self._listens = notified
             await self._connection.execute((f"LISTEN {self._dialect.channel}" if notified else "UNLISTEN *").encode())
 
-    async def _wait_for_call(self, seconds: float) -> None:
+    async def _wait_for_notification(self, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 async for notice in self._connection.notifies():
@@ -155,7 +155,7 @@ class SimulatedWorker:
 async def measure(
     server: Server, url: str, schemas: list[str], count: int, rate: int, seconds: float, *, pooled: bool
 ) -> dict[str, float]:
-    """Let so many workers, spread over the queues, live on tasks coming in at this rate."""
+    """Run `count` workers, spread over the queues, while tasks come in at this rate; returns rates per second."""
     dialects, tally = [PostgresDialect(schema) for schema in schemas], Tally()
     fleet = [
         SimulatedWorker(url, dialects[number % len(schemas)], count // len(schemas), tally, pooled=pooled)
@@ -164,9 +164,9 @@ async def measure(
     for first in range(0, count, 50):
         await asyncio.gather(*(worker.connect() for worker in fleet[first : first + 50]))
     working = [asyncio.ensure_future(worker.work()) for worker in fleet]
-    # Those who came on call together have parted by then.
+    # Workers that asked for notifications at the same moment have drifted apart by then.
     await asyncio.sleep(IDLE_FOR_SECONDS if count > workers.MAX_NOTIFIED and not pooled else 2.0)
-    while tally.claims < count:  # noqa: ASYNC110  each has looked once, and they have spread by then
+    while tally.claims < count:  # noqa: ASYNC110  each has polled once, and their polls are spread out by then
         await asyncio.sleep(0.1)
     waits, before = _slow_locks(server), (tally.claims, tally.done, tree_cpu_seconds(server), time.monotonic())
     await _submit(server.url, schemas, rate, seconds)

@@ -3,8 +3,8 @@
     python -m bench stream                          10,000,000 rows
     python -m bench stream --quick                  200,000 rows
 
-At each of twenty points the producer tells how much memory it holds.  What it held at the first is what a program that
-submits needs; if it holds much more at any later one, the stream is not flat and the program fails.
+At each of twenty points the producer reports how much memory it holds.  What it held at the first is what a program
+needs to submit at all; if it holds much more at any later one, the stream is not flat and the program fails.
 """
 
 from __future__ import annotations

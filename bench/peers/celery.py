@@ -7,7 +7,7 @@ import sys
 from celery import Celery
 from celery.signals import worker_process_init
 
-from bench.peers.telling import Tally, given, pace, tell_latency, time_calls
+from bench.peers.reporting import Tally, given, pace, report_latency, time_calls
 
 command, url, count = given()
 tally = Tally()
@@ -29,7 +29,7 @@ def noop(n: int) -> None:
 
 @app.task(name="timed")
 def timed(t: float) -> None:
-    tell_latency(t)
+    report_latency(t)
 
 
 @worker_process_init.connect

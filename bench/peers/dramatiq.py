@@ -7,7 +7,7 @@ import time
 import dramatiq
 from dramatiq.brokers.redis import RedisBroker
 
-from bench.peers.telling import Tally, given, pace, tell_latency, time_calls
+from bench.peers.reporting import Tally, given, pace, report_latency, time_calls
 
 command, url, count = given()
 tally = Tally()
@@ -22,7 +22,7 @@ def noop(n: int) -> None:
 
 @dramatiq.actor
 def timed(t: float) -> None:
-    tell_latency(t)
+    report_latency(t)
 
 
 def main() -> None:

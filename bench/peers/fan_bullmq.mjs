@@ -2,7 +2,7 @@
 
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
-import { address, count, tell } from "./telling.mjs";
+import { address, count, report } from "./reporting.mjs";
 
 const found = createRequire(process.env.BENCH_NODE + "/").resolve("bullmq");
 const { FlowProducer, Worker } = await import(pathToFileURL(found));
@@ -26,5 +26,5 @@ async function fan(children) {
 }
 
 await fan(1);
-tell({ seconds: await fan(count) });
+report({ seconds: await fan(count) });
 process.exit(0);

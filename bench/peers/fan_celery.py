@@ -8,7 +8,7 @@ import time
 
 from celery import Celery, chord
 
-from bench.peers.telling import given, tell
+from bench.peers.reporting import given, report
 
 command, url, count = given()
 app = Celery("fan", broker=url, backend=url)
@@ -31,7 +31,7 @@ def main() -> None:
         chord([child.s(0)], after.s())().get(timeout=60)
         began = time.time()
         at = chord([child.s(n) for n in range(count)], after.s())().get(timeout=300)
-        tell(seconds=at - began)
+        report(seconds=at - began)
     finally:
         worker.terminate()
         worker.wait()

@@ -7,7 +7,7 @@ import time
 
 from dbos import DBOS
 
-from bench.peers.telling import given, tell
+from bench.peers.reporting import given, report
 
 command, url, count = given()
 DBOS(config={"name": "fan", "system_database_url": url, "log_level": "ERROR", "sys_db_pool_size": 20})
@@ -34,7 +34,7 @@ async def main() -> None:
     await (await DBOS.start_workflow_async(parent, 1)).get_result()
     began = time.perf_counter()
     at = await (await DBOS.start_workflow_async(parent, count)).get_result()
-    tell(seconds=at - began)
+    report(seconds=at - began)
     DBOS.destroy()
 
 

@@ -2,7 +2,7 @@
 
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
-import { address, count, tell } from "./telling.mjs";
+import { address, count, report } from "./reporting.mjs";
 
 const found = createRequire(process.env.BENCH_NODE + "/").resolve("pg-boss");
 const { PgBoss } = await import(pathToFileURL(found));
@@ -29,6 +29,6 @@ async function fan(children) {
 }
 
 await fan(1);
-tell({ seconds: await fan(count) });
+report({ seconds: await fan(count) });
 await boss.stop({ graceful: false });
 process.exit(0);

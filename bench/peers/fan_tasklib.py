@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from bench.peers.telling import given, tell
+from bench.peers.reporting import given, report
 from tasklib import AsyncTaskContext, TaskQueue, injected
 
 command, url, count = given()
@@ -34,7 +34,7 @@ async def main() -> None:
         began = time.perf_counter()
         await parent.asubmit(count)
         await ended.wait()
-        tell(seconds=time.perf_counter() - began)
+        report(seconds=time.perf_counter() - began)
         working.cancel()
         await asyncio.wait([working])
 

@@ -1,7 +1,7 @@
 // graphile-worker with its local queue and batched completions, as its page on performance says.
 
 import { createRequire } from "node:module";
-import { chunks, address, command, count, pace, startTelling, tally, tellLatency, timeCalls } from "./telling.mjs";
+import { chunks, address, command, count, pace, startReporting, tally, reportLatency, timeCalls } from "./reporting.mjs";
 
 const require = createRequire(process.env.BENCH_NODE + "/");
 const { Logger, makeWorkerUtils, run, runMigrations } = require("graphile-worker");
@@ -19,7 +19,7 @@ const preset = {
 const logger = new Logger(() => () => {});
 
 if (command === "work") {
-  startTelling();
+  startReporting();
   await run({
     preset,
     logger,
@@ -28,7 +28,7 @@ if (command === "work") {
       noop: async () => {
         tally.ran++;
       },
-      timed: async ({ t }) => tellLatency(t),
+      timed: async ({ t }) => reportLatency(t),
     },
   });
 } else if (command === "setup") {

@@ -6,7 +6,7 @@ import time
 
 from huey import SqliteHuey
 
-from bench.peers.telling import Tally, given, pace, tell_latency, time_calls
+from bench.peers.reporting import Tally, given, pace, report_latency, time_calls
 
 tally = Tally()
 
@@ -22,7 +22,7 @@ def main() -> None:
 
     @queue.task()
     def timed(t: float) -> None:
-        tell_latency(t)
+        report_latency(t)
 
     match command:
         case "single":

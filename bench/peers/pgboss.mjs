@@ -2,7 +2,7 @@
 
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
-import { chunks, address, command, count, pace, startTelling, tally, tellLatency, timeCalls } from "./telling.mjs";
+import { chunks, address, command, count, pace, startReporting, tally, reportLatency, timeCalls } from "./reporting.mjs";
 
 const found = createRequire(process.env.BENCH_NODE + "/").resolve("pg-boss");
 const { PgBoss } = await import(pathToFileURL(found));
@@ -15,13 +15,13 @@ if (command === "setup") {
   await boss.createQueue("noop", { notify: true });
   await boss.createQueue("timed", { notify: true });
 } else if (command === "work") {
-  startTelling();
+  startReporting();
   await boss.work("noop", { batchSize: 1000, localConcurrency: 2, burstWhenBatchFull: true, pollingIntervalSeconds: 0.5 },
     async (jobs) => {
       tally.ran += jobs.length;
     });
   await boss.work("timed", { batchSize: 10, pollingIntervalSeconds: 0.5 }, async (jobs) => {
-    for (const job of jobs) tellLatency(job.data.t);
+    for (const job of jobs) reportLatency(job.data.t);
   });
 } else {
   if (command === "single") await timeCalls((n) => boss.send("noop", { n }), count);

@@ -9,7 +9,7 @@ import asyncpg
 import uvloop
 from pgqueuer import AsyncpgDriver, AsyncpgPoolDriver, PgQueuer, Queries
 
-from bench.peers.telling import Tally, apace, atime_calls, chunks, given, tell_latency
+from bench.peers.reporting import Tally, apace, atime_calls, chunks, given, report_latency
 
 tally = Tally()
 
@@ -23,7 +23,7 @@ async def work(url: str) -> None:
 
     @queue.entrypoint("timed")
     async def timed(job: object) -> None:
-        tell_latency(json.loads(job.payload)["t"])
+        report_latency(json.loads(job.payload)["t"])
 
     await asyncio.gather(tally.on_loop(), queue.run(batch_size=500))
 

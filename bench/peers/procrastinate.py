@@ -6,7 +6,7 @@ import asyncio
 
 import procrastinate
 
-from bench.peers.telling import Tally, apace, atime_calls, chunks, given, tell_latency
+from bench.peers.reporting import Tally, apace, atime_calls, chunks, given, report_latency
 
 tally = Tally()
 
@@ -21,7 +21,7 @@ async def main() -> None:
 
     @app.task(name="timed")
     async def timed(t: float) -> None:
-        tell_latency(t)
+        report_latency(t)
 
     async def insert(_: int) -> None:
         for chunk in chunks(count):

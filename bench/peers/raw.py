@@ -12,7 +12,7 @@ import json
 import psycopg
 from uuid_utils.compat import uuid7
 
-from bench.peers.telling import Tally, atime_calls, chunks, given
+from bench.peers.reporting import Tally, atime_calls, chunks, given
 
 BATCH = 500
 TABLE = """

@@ -7,7 +7,7 @@ import os
 import random
 import sys
 
-from bench.peers.telling import AT_ONCE, Tally, apace, atime_calls, given, tell, tell_latency, time_calls
+from bench.peers.reporting import AT_ONCE, Tally, apace, atime_calls, given, report, report_latency, time_calls
 from tasklib import Config, TaskQueue
 from tasklib.core.time.event_loop import run
 from tasklib.service.statistics import Statistics
@@ -44,7 +44,7 @@ def in_process(n: int) -> None:
 @queue.task
 async def timed(t: float) -> None:
     """Tell how long it took to come here."""
-    tell_latency(t)
+    report_latency(t)
 
 
 @queue.task
@@ -54,7 +54,7 @@ async def elsewhere(n: int) -> None:
 
 async def be_busy() -> None:
     """Submit 50 tasks a second, look as ten dashboards do, and remove old tasks as a worker does."""
-    tell(busy=True)
+    report(busy=True)
     looks = [look_on() for _ in range(DASHBOARDS)]
     await asyncio.gather(
         queue.arun(only=("elsewhere",)), apace(lambda _: queue.aenqueue("elsewhere", {"n": 1}), 10**9, 0.02), *looks

@@ -9,7 +9,7 @@ import pytest
 from bench.__main__ import PARTS, RIVALS, listed, main
 from bench.parts import compare
 from bench.parts.compare import interval, is_worse, unpack
-from bench.peers import telling
+from bench.peers import reporting
 
 
 def test_the_list_has_every_workload_with_what_it_measures(capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,15 +60,15 @@ def test_the_sources_of_a_commit_are_unpacked(tmp_path: Path, monkeypatch: pytes
         unpack("no-such-commit")
 
 
-def test_tasks_that_end_while_the_count_is_told_are_told_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    tally, told = telling.Tally(), list[int]()
+def test_tasks_that_end_while_the_count_is_reported_are_reported_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    tally, reported = reporting.Tally(), list[int]()
 
-    def tell(ran: int) -> None:
-        told.append(ran)
+    def report(ran: int) -> None:
+        reported.append(ran)
         tally.count = 100  # threads go on while a line is written
 
-    monkeypatch.setattr(telling, "tell", tell)
+    monkeypatch.setattr(reporting, "report", report)
     tally.count = 90
-    last = tally.tell_since(0)
-    tally.tell_since(last)
-    assert told == [90, 100]
+    last = tally.report_since(0)
+    tally.report_since(last)
+    assert reported == [90, 100]

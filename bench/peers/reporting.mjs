@@ -1,26 +1,26 @@
-// What a peer's program tells the bench: the same lines of JSON as telling.py.
+// Reports of a peer's program to the bench: the same lines of JSON as reporting.py.
 
 import { writeSync } from "node:fs";
 
 export const [, , command, address, number] = process.argv;
 export const count = Number(number ?? 0);
 export const tally = { ran: 0 };
-// As in telling.py.
+// As in reporting.py.
 const WARM_UP = 200;
 
-export function tell(what) {
+export function report(what) {
   writeSync(1, JSON.stringify({ pid: process.pid, ...what }) + "\n");
 }
 
-export function startTelling() {
-  let told = 0;
+export function startReporting() {
+  let reported = 0;
   setInterval(() => {
-    if (tally.ran !== told) tell({ ran: (told = tally.ran) });
+    if (tally.ran !== reported) report({ ran: (reported = tally.ran) });
   }, 1000 * Number(process.env.BENCH_TICK_SECONDS ?? 0.02));
 }
 
-export function tellLatency(submitted) {
-  tell({ latency: now() - submitted });
+export function reportLatency(submitted) {
+  report({ latency: now() - submitted });
 }
 
 export async function timeCalls(call, times) {
@@ -37,7 +37,7 @@ export async function timeCalls(call, times) {
   each.sort((a, b) => a - b);
   const { user, system } = process.cpuUsage(before);
   const at = (part) => each[Math.floor(each.length * part)];
-  tell({ done: times, seconds, p50: at(0.5), p99: at(0.99), cpu: (user + system) / 1e6 });
+  report({ done: times, seconds, p50: at(0.5), p99: at(0.99), cpu: (user + system) / 1e6 });
 }
 
 export async function pace(call, times) {

@@ -1,4 +1,4 @@
-"""What a peer's program tells the bench, a line of JSON each: how many tasks have run, how long submitting took."""
+"""Reports of a peer's program to the bench, a line of JSON each: how many tasks have run, how long submitting took."""
 
 from __future__ import annotations
 
@@ -18,51 +18,51 @@ WARM_UP = 200
 ready."""
 
 
-def tell(**what: object) -> None:
-    """One line to the bench, whole even if several processes speak."""
+def report(**what: object) -> None:
+    """Write one line to the bench, in one piece even if several processes write."""
     os.write(1, (json.dumps({"pid": os.getpid(), **what}) + "\n").encode())
 
 
 class Tally:
-    """Counts tasks without costing them anything: the count is told by a timer."""
+    """Counts tasks at no cost to them: a timer reports the count."""
 
     def __init__(self) -> None:
         self.count = 0
 
-    def tell_since(self, told: int) -> int:
-        """Tell the count unless it is what was told last; returns what is told now."""
-        # Read once: threads count on while the line is written, and what was never told must not be taken as told.
+    def report_since(self, reported: int) -> int:
+        """Report the count unless it was reported last; returns what is reported now."""
+        # Read once: threads go on counting while the line is written, and what no line named is not reported yet.
         count = self.count
-        if count != told:
-            tell(ran=count)
+        if count != reported:
+            report(ran=count)
         return count
 
     async def on_loop(self) -> None:
-        """Tell from the event loop until cancelled."""
-        told = 0
+        """Report from the event loop until cancelled."""
+        reported = 0
         while True:
-            told = self.tell_since(told)
+            reported = self.report_since(reported)
             await asyncio.sleep(TICK_SECONDS)
 
     def in_thread(self) -> None:
-        """Tell from a thread for as long as the process lives."""
+        """Report from a thread for as long as the process lives."""
 
         def run() -> None:
-            told = 0
+            reported = 0
             while True:
-                told = self.tell_since(told)
+                reported = self.report_since(reported)
                 time.sleep(TICK_SECONDS)
 
         threading.Thread(target=run, daemon=True).start()
 
 
-def tell_latency(submitted: float) -> None:
-    """A task that was submitted at this moment starts now."""
-    tell(latency=time.time() - submitted)
+def report_latency(submitted: float) -> None:
+    """Report that a task which was submitted at this moment starts now."""
+    report(latency=time.time() - submitted)
 
 
 def time_calls(call: Callable[[int], object], count: int) -> None:
-    """Call one after the other, and tell how long it took."""
+    """Call one after the other, and report how long it took."""
     each: list[float] = []
     for number in range(_warm_up(count)):
         call(number)
@@ -71,11 +71,11 @@ def time_calls(call: Callable[[int], object], count: int) -> None:
         before = time.perf_counter()
         call(number)
         each.append(time.perf_counter() - before)
-    _tell_times(started, count, each)
+    _report_times(started, count, each)
 
 
 async def atime_calls(call: Callable[[int], Awaitable[object]], count: int, at_once: int = 1) -> None:
-    """The same awaiting, in so many rows at once."""
+    """The same with awaitable calls, `at_once` of them at a time."""
     each: list[float] = []
 
     async def row(numbers: range) -> None:
@@ -91,7 +91,7 @@ async def atime_calls(call: Callable[[int], Awaitable[object]], count: int, at_o
     each.clear()
     started = time.perf_counter(), time.process_time()
     await rows(count)
-    _tell_times(started, count, each)
+    _report_times(started, count, each)
 
 
 def pace(call: Callable[[float], object], count: int) -> None:
@@ -102,7 +102,7 @@ def pace(call: Callable[[float], object], count: int) -> None:
 
 
 async def apace(call: Callable[[float], Awaitable[object]], count: int, seconds: float = PACE_SECONDS) -> None:
-    """The same awaiting."""
+    """The same with awaitable calls."""
     for _ in range(count):
         await asyncio.sleep(seconds)
         await call(time.time())
@@ -122,10 +122,10 @@ def _warm_up(count: int) -> int:
     return WARM_UP if count > 1 else 0
 
 
-def _tell_times(started: tuple[float, float], count: int, each: list[float]) -> None:
+def _report_times(started: tuple[float, float], count: int, each: list[float]) -> None:
     seconds, cpu = time.perf_counter() - started[0], time.process_time() - started[1]
     ordered = sorted(each)
-    tell(
+    report(
         done=count,
         seconds=seconds,
         p50=ordered[len(ordered) // 2],
