@@ -35,8 +35,8 @@ class AgentAccess:
     audit: Audit = _no_audit
     submission_wait: Callable[[], float] = _no_wait
     """Takes one submission from the caller's rate: 0, or in how many seconds it may send the next."""
-    told: Callable[[TaskLibError], str] = str
-    """What the agent is told of an error."""
+    error_text: Callable[[TaskLibError], str] = str
+    """The text of an error that the agent may see."""
 
     def may_submit(self, name: str) -> bool:
         """Whether the type is on its list."""

@@ -45,25 +45,25 @@ def build_server(service: QueueService, access: AgentAccess) -> MCPServer[Any]:
         log_level="WARNING",
     )
     for tool in ReadTools(service, access).all():
-        server.add_tool(_telling(tool, access), annotations=READS)
+        server.add_tool(_answering_errors(tool, access), annotations=READS)
     for tool in WriteTools(service, access).all():
         destructive, idempotent = HINTS[tool.__name__]
         hints = ToolAnnotations(
             read_only_hint=False, destructive_hint=destructive, idempotent_hint=idempotent, open_world_hint=False
         )
-        server.add_tool(_telling(tool, access), annotations=hints)
+        server.add_tool(_answering_errors(tool, access), annotations=hints)
     return server
 
 
-def _telling(tool: Callable[..., Awaitable[Any]], access: AgentAccess) -> Callable[..., Awaitable[Any]]:
-    """The tool, with our own errors as answers to the agent; of other errors the SDK reveals nothing."""
+def _answering_errors(tool: Callable[..., Awaitable[Any]], access: AgentAccess) -> Callable[..., Awaitable[Any]]:
+    """The tool, answering our own errors with the text that the agent may see; the SDK hides all others."""
 
     @functools.wraps(tool)
     async def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return await tool(*args, **kwargs)
         except TaskLibError as error:
-            raise ToolError(bounded(access.told(error))) from error
+            raise ToolError(bounded(access.error_text(error))) from error
 
     return call
 

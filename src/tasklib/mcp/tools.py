@@ -24,12 +24,17 @@ TypeText = Annotated[str | None, Field(description="Only tasks of this type (its
 Answer = dict[str, Any]
 
 
-class ReadTools:
-    """Look at the queue; changes nothing."""
-
+class _Tools:
     def __init__(self, service: QueueService, access: AgentAccess) -> None:
         self.service = service
         self.access = access
+
+    async def _find_id(self, text: str) -> Any:
+        return await asyncio.to_thread(self.service.find_id, text)
+
+
+class ReadTools(_Tools):
+    """The tools that change nothing; every agent has them all."""
 
     def all(self) -> list[Callable[..., Any]]:
         """Every one of them."""
@@ -67,11 +72,11 @@ class ReadTools:
 
     async def show_task(self, id: TaskIdText) -> Answer:
         """Everything about one task: input, result, error, past attempts and log lines. Secrets are hidden."""
-        return answer(await self.service.aget(await self._id(id)))
+        return answer(await self.service.aget(await self._find_id(id)))
 
     async def explain_task(self, id: TaskIdText) -> Answer:
         """Why a task is not running: the reasons in order, each with its evidence."""
-        return answer(explained(await self.service.aexplain(await self._id(id))))
+        return answer(explained(await self.service.aexplain(await self._find_id(id))))
 
     async def list_types(self) -> Answer:
         """Every type of task: how many in each state, live workers, paused or not, oldest due task."""
@@ -98,12 +103,9 @@ class ReadTools:
             raise ConfigurationError("a queue in memory cannot be examined from outside; use a file or PostgreSQL")
         return answer({"findings": await asyncio.to_thread(examine, config)})
 
-    async def _id(self, text: str) -> Any:
-        return await asyncio.to_thread(self.service.find_id, text)
 
-
-class WriteTools(ReadTools):
-    """Act on the queue; there only if the access allows it."""
+class WriteTools(_Tools):
+    """The tools that change the queue; an agent has those that its access allows."""
 
     def all(self) -> list[Callable[..., Any]]:
         """Those that the access allows."""
@@ -153,6 +155,6 @@ class WriteTools(ReadTools):
         return answer({"id": task_id})
 
     async def _act(self, action: Action, text: str) -> Answer:
-        task_id = await self._id(text)
+        task_id = await self._find_id(text)
         entry = self.access.audit(f"{action.value}_task", str(task_id), {})
         return answer(brief(await self.service.aact(action, task_id, audit=entry)))

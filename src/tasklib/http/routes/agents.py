@@ -22,7 +22,7 @@ router = APIRouter(tags=["agents"])
 
 @router.post("/mcp", include_in_schema=False, **needs(Permission.READ, 501))
 async def serve_agent(request: Request) -> Response:
-    """Answer one message of an agent, which has the tools to read; those to act only if its role and the server allow.
+    """Answer one message of an agent; it may read, and change the queue only as far as its role and the server allow.
 
     There is no GET, because there is nothing to stream, and no DELETE, because there is no session to end.
     """
@@ -44,20 +44,20 @@ async def serve_agent(request: Request) -> Response:
         actor=principal.name,
         audit=audit,
         submission_wait=lambda: parts.throttle.take(principal.identity, 1),
-        told=lambda error: text_for_caller(request, error),
+        error_text=lambda error: text_for_caller(request, error),
     )
 
-    # What surrounds our routes may have read it already, as Sentry does, and then it comes no second time.
+    # Middleware around our routes, such as Sentry's, may have read the body already, and it cannot be received twice.
     body = await request.body()
 
     async def respond(scope: Any, receive: Any, send: Any) -> None:
-        await server.serve_request(parts.service, allowed, scope, _again(body, receive), send)
+        await server.serve_request(parts.service, allowed, scope, _receive_read(body, receive), send)
 
     return _Responding(respond)
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
-    """What gives the body that was read, and then whatever comes after it."""
+def _receive_read(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that returns the body which was read, and then whatever comes after it."""
     messages = iter([{"type": "http.request", "body": body, "more_body": False}])
 
     async def receive_again() -> Any:
