@@ -33,7 +33,7 @@ from tasklib.worker.recording.finisher import Finisher
 from tasklib.worker.recording.metrics import Metrics
 from tasklib.worker.recording.notes import Lines, Notes
 from tasklib.worker.settings import WorkerSettings
-from tasklib.worker.workflows.drivers import Conditions
+from tasklib.worker.workflows.drivers import WorkflowSettings
 from tasklib.worker.workflows.journal import Journal
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Runner:
             retry_policy=config.backoff,
             max_result_bytes=config.max_result_bytes,
             timing=queue.timing,
-            workflows=Conditions(queue.timing, queue.middleware, queue.restarts_workflows),
+            workflows=WorkflowSettings(queue.timing, queue.middleware, queue.restarts_workflows),
         )
         self._default_timeout = config.default_task_timeout_seconds
         # A cluster says how much it has room for when the first task is there.

@@ -27,7 +27,7 @@ from tasklib.errors import TaskTimeout
 from tasklib.storage.database import Database
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.call import Committed
-from tasklib.worker.workflows.drivers import AwaitingWorkflow, BlockingWorkflow, Conditions, workflow_for
+from tasklib.worker.workflows.drivers import AwaitingWorkflow, BlockingWorkflow, WorkflowSettings, workflow_for
 from tasklib.worker.workflows.ending import decided, deciding, failed, refuse_forgotten
 from tasklib.worker.workflows.engine import Engine
 from tasklib.worker.workflows.journal import StepJournal
@@ -58,7 +58,7 @@ class AttemptSettings:
     retry_policy: RetryPolicy
     max_result_bytes: int
     timing: Timing
-    workflows: Conditions
+    workflows: WorkflowSettings
 
 
 class AttemptEnvironment(Protocol):

@@ -19,7 +19,7 @@ from tasklib.errors import ConfigurationError, TaskFailed, WaitTimeout, seconds_
 from tasklib.queue.groups import StoredResults
 from tasklib.storage.operations.workflows.groups import rows_of
 from tasklib.submission.function import BoundTask, Submitter
-from tasklib.worker.workflows.effects import Ask, Logic, Park
+from tasklib.worker.workflows.effects import Logic, Request, Suspend
 from tasklib.worker.workflows.history import History
 from tasklib.worker.workflows.records import ValueType, digest_of, return_annotation
 from tasklib.worker.workflows.undo import undo_of
@@ -108,7 +108,7 @@ class ChildLogic(History):
         row = self._row(step.key, step.number, step.kind, digest, 0)
         row |= {"until_in": step.seconds, "value": {"group": group}, "undo": step.undo}
         opened = {"id": group, "sealed": sealed, "max_failures": max_failures}
-        yield Ask("open_group", {"step": self._finished(row, self._timing.monotonic()), "group": opened, **stored})
+        yield Request("open_group", {"step": self._finished(row, self._timing.monotonic()), "group": opened, **stored})
         self._remember(row)
 
     def _run(self, step: ChildrenStep, call: BoundTask[Any]) -> Logic[Any]:
@@ -124,7 +124,7 @@ class ChildLogic(History):
         if found is None:
             yield from self._open_group(step, group, digest=digest, rows=rows)
         else:
-            yield Ask("restart_children", {"group": group, "rows": rows, "patience": step.patience})
+            yield Request("restart_children", {"group": group, "rows": rows, "patience": step.patience})
         answer = yield from self._await_children(step)
         return self._ended_child(step.key, answer["state"], answer["value"], answer["error"], values)
 
@@ -143,11 +143,11 @@ class ChildLogic(History):
             return self._group(step.key, found.state, found.value, found.error, task)
         else:
             group = found.value["group"]
-            yield Ask("restart_children", {"group": group, "patience": step.patience})
-        stored = yield Ask("look_at_group", {"group": group})
+            yield Request("restart_children", {"group": group, "patience": step.patience})
+        stored = yield Request("look_at_group", {"group": group})
         if not stored["sealed"]:
             yield from self._store_children(step.key, group, stored, task, inputs)
-            yield Ask("seal_group", {"group": group})
+            yield Request("seal_group", {"group": group})
         answer = yield from self._await_children(step)
         return self._group(step.key, answer["state"], answer["value"], answer["error"], task)
 
@@ -170,7 +170,7 @@ class ChildLogic(History):
             digest = seen.after(new)
             if index >= before:
                 more = {"before": index, "rows": rows_of(new), "digest": digest}
-                total = yield Ask("add_members", {"group": group, **more})
+                total = yield Request("add_members", {"group": group, **more})
                 if total != index + len(chunk):
                     raise self._mismatch(key, f"a map with {total:,} inputs", f"one with {index + len(chunk):,}")
             index += len(chunk)
@@ -181,9 +181,9 @@ class ChildLogic(History):
             raise self._mismatch(key, f"a map with {before:,} inputs or more", f"one with {index:,}")
 
     def _await_children(self, step: ChildrenStep) -> Logic[dict[str, Any]]:
-        answer: dict[str, Any] = yield Ask("take", {"key": step.key, "events": []})
+        answer: dict[str, Any] = yield Request("take", {"key": step.key, "events": []})
         if answer["state"] == "open":
-            yield Park(f"children {step.name}", step.key, answer["left"], fillable=True)
+            yield Suspend(f"children {step.name}", step.key, answer["left"], fillable=True)
         names = {each: answer[each] for each in ("state", "value", "error")}
         self._remember(self._row(step.key, step.number, step.kind, None, 0) | names)
         return answer

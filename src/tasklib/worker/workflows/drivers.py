@@ -19,7 +19,7 @@ from tasklib.core.calls.steps import StepOptions
 from tasklib.core.time.timing import Timing
 from tasklib.definition.functions import is_async
 from tasklib.storage.database import HasDatabase
-from tasklib.worker.workflows.effects import Ask, Call, Effect, Logic, Park, Rest, T, Transact
+from tasklib.worker.workflows.effects import Call, Effect, Logic, Request, Suspend, T, Transact, WaitInSlot
 from tasklib.worker.workflows.engine import Engine
 from tasklib.worker.workflows.journal import StepJournal
 from tasklib.worker.workflows.step_threads import call_within, start_in_thread
@@ -27,12 +27,12 @@ from tasklib.worker.workflows.transactions import Around, limited, transact_awai
 
 ROUNDS: Final = 8
 """Turns of the event loop in which another branch of the function may start a step before the function is suspended."""
-ANEW: Final = Park("sleep", "", 0.0)
+START_OVER: Final = Suspend("sleep", "", 0.0)
 """The ending of an attempt that starts over at once."""
 
 
 @dataclass(frozen=True, slots=True)
-class Conditions:
+class WorkflowSettings:
     """What all workflows of a worker share."""
 
     timing: Timing
@@ -45,14 +45,14 @@ class Conditions:
 class _Workflow:
     """What both drivers share: each call of the context creates a generator of the logic, which the driver runs."""
 
-    def __init__(self, engine: Engine, journal: StepJournal, storage: HasDatabase, conditions: Conditions) -> None:
+    def __init__(self, engine: Engine, journal: StepJournal, storage: HasDatabase, settings: WorkflowSettings) -> None:
         self.engine = engine
         engine.storage = storage
         self._journal = journal
         self._storage = storage
-        self._timing = conditions.timing
-        self._around = partial(around_step, conditions.middleware)
-        self._restarts = conditions.restarts
+        self._timing = settings.timing
+        self._around = partial(around_step, settings.middleware)
+        self._restarts = settings.restarts
 
     def step(self, options: StepOptions, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run the function once, and record its result."""
@@ -107,18 +107,18 @@ class _Workflow:
         if not self._restarts:
             return False
         return isinstance(effect, Transact) or (
-            isinstance(effect, Ask) and effect.name == "record" and effect.params["state"] != "open"
+            isinstance(effect, Request) and effect.name == "record" and effect.params["state"] != "open"
         )
 
 
 class AwaitingWorkflow(_Workflow):
     """For coroutines: calls return awaitables, and the attempt is suspended once every branch waits."""
 
-    def __init__(self, engine: Engine, journal: StepJournal, storage: HasDatabase, conditions: Conditions) -> None:
-        super().__init__(engine, journal, storage, conditions)
+    def __init__(self, engine: Engine, journal: StepJournal, storage: HasDatabase, settings: WorkflowSettings) -> None:
+        super().__init__(engine, journal, storage, settings)
         self._active = 0
         """How many calls are being awaited that are not suspended."""
-        self._parked: list[tuple[Park, asyncio.Future[None]]] = []
+        self._suspended: list[tuple[Suspend, asyncio.Future[None]]] = []
         self._not_begun: dict[Logic[Any], tuple[str, Coroutine[Any, Any, Any]]] = {}
 
     def close_forgotten(self) -> str | None:
@@ -149,27 +149,27 @@ class AwaitingWorkflow(_Workflow):
                     effect = logic.throw(error)
                 else:
                     if self._is_new_record(effect):
-                        await self._park(ANEW)
+                        await self._suspend(START_OVER)
                     effect = logic.send(answer)
         except StopIteration as stop:
             result: T = stop.value
             return result
         finally:
             self._active -= 1
-            self._consider()
+            self._suspend_when_all_wait()
 
     async def _do(self, effect: Effect) -> Any:
         match effect:
-            case Ask():
+            case Request():
                 return await self._journal.ask(self.engine.task, effect)
             case Call():
                 return await self._call(effect)
             case Transact():
                 return await self._transact(effect)
-            case Rest(seconds):
+            case WaitInSlot(seconds):
                 return await self._timing.sleep(seconds)
-            case Park():
-                return await self._park(effect)
+            case Suspend():
+                return await self._suspend(effect)
             case _:
                 assert_never(effect)
 
@@ -193,14 +193,14 @@ class AwaitingWorkflow(_Workflow):
         self._timing.expect(done)
         return await done
 
-    async def _park(self, park: Park) -> None:
+    async def _suspend(self, wait: Suspend) -> None:
         if self.engine.suspension is not None:
             raise Suspended
         waiting = asyncio.get_running_loop().create_future()
-        entry = (park, waiting)
-        self._parked.append(entry)
+        entry = (wait, waiting)
+        self._suspended.append(entry)
         self._active -= 1
-        self._consider()
+        self._suspend_when_all_wait()
         try:
             await waiting
         except Suspended:
@@ -209,22 +209,22 @@ class AwaitingWorkflow(_Workflow):
             raise
         finally:
             self._active += 1
-            self._parked.remove(entry)
+            self._suspended.remove(entry)
 
-    def _consider(self) -> None:
-        """Suspend the function if everything it awaits of the workflow is a wait, after giving other branches some
-        turns to start a step."""
-        if not self._active and self._parked and self.engine.suspension is None:
-            asyncio.get_running_loop().call_soon(self._settle, ROUNDS)
+    def _suspend_when_all_wait(self) -> None:
+        """Suspend the function once all its branches wait; for some turns of the loop another one may still start a
+        step."""
+        if not self._active and self._suspended and self.engine.suspension is None:
+            asyncio.get_running_loop().call_soon(self._suspend_after_turns, ROUNDS)
 
-    def _settle(self, rounds: int) -> None:
-        if self._active or not self._parked or self.engine.suspension is not None:
+    def _suspend_after_turns(self, rounds: int) -> None:
+        if self._active or not self._suspended or self.engine.suspension is not None:
             return
         if rounds:
-            asyncio.get_running_loop().call_soon(self._settle, rounds - 1)
+            asyncio.get_running_loop().call_soon(self._suspend_after_turns, rounds - 1)
             return
-        self.engine.suspend([park for park, _ in self._parked])
-        for _, waiting in self._parked:
+        self.engine.suspend([wait for wait, _ in self._suspended])
+        for _, waiting in self._suspended:
             if not waiting.done():
                 waiting.set_exception(Suspended())
 
@@ -238,11 +238,11 @@ def _retrieve(task: asyncio.Task[Any]) -> None:
 class BlockingWorkflow(_Workflow):
     """For plain functions, each in a thread: calls block."""
 
-    def __init__(self, engine: Engine, journal: StepJournal, storage: HasDatabase, conditions: Conditions) -> None:
-        super().__init__(engine, journal, storage, conditions)
+    def __init__(self, engine: Engine, journal: StepJournal, storage: HasDatabase, settings: WorkflowSettings) -> None:
+        super().__init__(engine, journal, storage, settings)
         self._changed = threading.Condition()
         self._active = 0
-        self._parked: list[Park] = []
+        self._suspended: list[Suspend] = []
 
     def _drive(self, name: str, logic: Logic[T]) -> T:
         with self._changed:
@@ -256,7 +256,7 @@ class BlockingWorkflow(_Workflow):
                     effect = logic.throw(error)
                 else:
                     if self._is_new_record(effect):
-                        self._park(ANEW)
+                        self._suspend(START_OVER)
                     effect = logic.send(answer)
         except StopIteration as stop:
             result: T = stop.value
@@ -268,16 +268,16 @@ class BlockingWorkflow(_Workflow):
 
     def _do(self, effect: Effect) -> Any:
         match effect:
-            case Ask():
+            case Request():
                 return self._journal.ask_blocking(self.engine.task, effect)
             case Call():
                 return self._call(effect)
             case Transact():
                 return self._transact(effect)
-            case Rest(seconds):
+            case WaitInSlot(seconds):
                 return self.engine.context.wait_cancelled(seconds)
-            case Park():
-                return self._park(effect)
+            case Suspend():
+                return self._suspend(effect)
             case _:
                 assert_never(effect)
 
@@ -294,15 +294,15 @@ class BlockingWorkflow(_Workflow):
         else:
             transact_blocking(*given)
 
-    def _park(self, park: Park) -> None:
+    def _suspend(self, wait: Suspend) -> None:
         with self._changed:
-            self._parked.append(park)
+            self._suspended.append(wait)
             self._active -= 1
             self._changed.notify_all()
             self._changed.wait_for(lambda: not self._active or self.engine.suspension is not None)
             self._active += 1
             if self.engine.suspension is None:
-                self.engine.suspend(self._parked)
+                self.engine.suspend(self._suspended)
                 self._changed.notify_all()
         raise Suspended
 
@@ -316,7 +316,7 @@ def _call_in(context: StepContext, call: Call, around: Around) -> Any:
 
 
 def workflow_for(
-    engine: Engine, journal: StepJournal, storage: HasDatabase, conditions: Conditions, *, awaits: bool
+    engine: Engine, journal: StepJournal, storage: HasDatabase, settings: WorkflowSettings, *, awaits: bool
 ) -> AwaitingWorkflow | BlockingWorkflow:
     """The workflow of an attempt: one decision for the worker and its child processes."""
-    return (AwaitingWorkflow if awaits else BlockingWorkflow)(engine, journal, storage, conditions)
+    return (AwaitingWorkflow if awaits else BlockingWorkflow)(engine, journal, storage, settings)

@@ -1,4 +1,4 @@
-"""The effects that a workflow's logic yields: requests to the journal, calls of the user's functions, rests and waits.
+"""The effects that a workflow's logic yields: requests to the journal, calls of the user's functions, and waits.
 
 The logic is written once, as generators that yield these; a driver carries them out, blocking or awaiting.
 """
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Request:
     """A request to the journal: its name and its JSON parameters."""
 
     name: str
@@ -42,15 +42,15 @@ class Transact:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
-    """Wait here, holding the slot."""
+class WaitInSlot:
+    """Wait while the attempt keeps its slot."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Park:
-    """Wait without a slot, for this step: the function is unwound, and runs again when it is due."""
+class Suspend:
+    """Wait for this step without a slot: the attempt ends, and the function runs again when the step is due."""
 
     waits_for: str
     key: str
@@ -59,5 +59,5 @@ class Park:
     """Whether another process may fill the step, as with an event."""
 
 
-Effect: TypeAlias = Ask | Call | Transact | Rest | Park
+Effect: TypeAlias = Request | Call | Transact | WaitInSlot | Suspend
 Logic: TypeAlias = Generator[Effect, Any, T]

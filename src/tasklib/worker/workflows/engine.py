@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tasklib.core.lifecycle import Ending
-from tasklib.worker.workflows.effects import Park
+from tasklib.worker.workflows.effects import Suspend
 from tasklib.worker.workflows.flow_children import FlowLogic
 from tasklib.worker.workflows.steps import StepLogic
 from tasklib.worker.workflows.waits import WaitLogic
@@ -18,14 +18,14 @@ from tasklib.worker.workflows.waits import WaitLogic
 class Engine(StepLogic, WaitLogic, FlowLogic):
     """The state of one attempt at a workflow, with the logic of every call that its function can make."""
 
-    def suspend(self, parked: Sequence[Park]) -> None:
+    def suspend(self, waits: Sequence[Suspend]) -> None:
         """Decide that the attempt is suspended for these waits; the earliest deadline counts."""
-        on = tuple(each.key for each in parked if each.fillable)
-        deadlines = [each.seconds for each in parked if each.seconds is not None]
+        on = tuple(each.key for each in waits if each.fillable)
+        deadlines = [each.seconds for each in waits if each.seconds is not None]
         self.suspension = Ending.suspend(
             self.task.id,
             self.task.version,
-            waits_for=self._to_show(parked[0].waits_for),
+            waits_for=self._to_show(waits[0].waits_for),
             delay=min(deadlines, default=None),
             on=on,
             unasked=self._unasked_waits() if on else (),

@@ -10,7 +10,7 @@ from tasklib.core.calls.steps import StepOptions
 from tasklib.core.member_ids import new_group_id
 from tasklib.queue.methods.flows import Flow
 from tasklib.worker.workflows.children import ChildLogic, ChildrenStep, not_completed
-from tasklib.worker.workflows.effects import Ask, Logic
+from tasklib.worker.workflows.effects import Logic, Request
 
 
 class FlowLogic(ChildLogic):
@@ -33,7 +33,7 @@ class FlowLogic(ChildLogic):
         elif found.state != "open":
             return self._ended_flow(step.key, found.state, found.value, found.error)
         else:
-            yield Ask("restart_children", {"group": found.value["group"], "patience": step.patience})
+            yield Request("restart_children", {"group": found.value["group"], "patience": step.patience})
         answer = yield from self._await_children(step)
         return self._ended_flow(step.key, answer["state"], answer["value"], answer["error"])
 

@@ -18,7 +18,7 @@ from tasklib.storage.database import HasDatabase
 from tasklib.storage.operations.workflows.marks import HAS_STEPS, note_recorded
 from tasklib.storage.operations.workflows.steps import MOST_STEPS, step_row, timed
 from tasklib.storage.rows import ClaimedTask
-from tasklib.worker.workflows.effects import Ask, Logic
+from tasklib.worker.workflows.effects import Logic, Request
 from tasklib.worker.workflows.records import Record
 
 SHOWN_CHARACTERS: Final = 2000
@@ -112,7 +112,7 @@ class History:
     def _find(self, key: str, kind: str, digest: str | None) -> Logic[Record | None]:
         """The record under the key; if the code asks for another kind of step, the task is parked."""
         if self._records is None:
-            answer = yield Ask("load")
+            answer = yield Request("load")
             self._loaded_at = self._timing.monotonic()
             self._records = {each["key"]: Record.of(each) for each in answer}
             self._highest = max((each.number for each in self._records.values()), default=0)
@@ -126,7 +126,7 @@ class History:
                 raise self._mismatch(key, f"a call with the arguments {found.digest}", f"other arguments, {digest}")
             if found.note is None:
                 found.note = "the code now gives other arguments than recorded"
-                yield Ask("note", {"key": key, "note": found.note})
+                yield Request("note", {"key": key, "note": found.note})
         return found
 
     def _mismatch(self, key: str, recorded: str, asked: str) -> NonDeterminism:
@@ -156,7 +156,7 @@ class History:
         return step_row(key, number, kind, digest, tries)
 
     def _record(self, row: dict[str, Any], started: float) -> Logic[None]:
-        yield Ask("record", self._finished(row, started))
+        yield Request("record", self._finished(row, started))
         self._remember(row)
 
     def _finished(self, row: dict[str, Any], started: float) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from tasklib.storage.rows import ClaimedTask
 from tasklib.storage.statement import Operation, T
 from tasklib.worker.control import WorkerControl
 from tasklib.worker.recording.metrics import Metrics
-from tasklib.worker.workflows.effects import Ask
+from tasklib.worker.workflows.effects import Request
 
 BATCH = 200
 """Steps that one statement records at most."""
@@ -34,11 +34,11 @@ log = logging.getLogger("tasklib.worker")
 class StepJournal(Protocol):
     """Where a workflow's requests go: to the worker's database, or from a child process to its worker over a pipe."""
 
-    async def ask(self, task: ClaimedTask, request: Ask) -> Any:
+    async def ask(self, task: ClaimedTask, request: Request) -> Any:
         """Await the answer."""
         ...
 
-    def ask_blocking(self, task: ClaimedTask, request: Ask) -> Any:
+    def ask_blocking(self, task: ClaimedTask, request: Request) -> Any:
         """Wait for the answer, blocking this thread, which runs no event loop."""
         ...
 
@@ -82,7 +82,7 @@ class Journal:
         self.loop: asyncio.AbstractEventLoop | None = None
         """The worker's event loop, where threads ask."""
 
-    async def ask(self, task: ClaimedTask, request: Ask) -> Any:
+    async def ask(self, task: ClaimedTask, request: Request) -> Any:
         """The answer; the request is repeated while the database is away."""
         if request.name == "record":
             return await self._record(task, dict(request.params))
@@ -91,17 +91,17 @@ class Journal:
         make = REQUESTS[request.name]
         answer: Any = await self._persist(lambda: make(task, **request.params))
         match request:
-            case Ask("open_wait", params):
+            case Request("open_wait", params):
                 note_recorded(task, params["step"])
-            case Ask("open_group", params):
+            case Request("open_group", params):
                 note_recorded(task, params["step"], OWNER)
-            case Ask("spend") if answer["state"] in ("open", "done"):
+            case Request("spend") if answer["state"] in ("open", "done"):
                 note_recorded(task, answer)
             case _:
                 pass
         return answer
 
-    def ask_blocking(self, task: ClaimedTask, request: Ask) -> Any:
+    def ask_blocking(self, task: ClaimedTask, request: Request) -> Any:
         """The same for a thread: the request runs on the worker's event loop."""
         assert self.loop is not None
         answer: concurrent.futures.Future[Any] = concurrent.futures.Future()

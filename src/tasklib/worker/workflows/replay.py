@@ -22,8 +22,8 @@ from tasklib.definition import Definition
 from tasklib.storage.database import HasDatabase
 from tasklib.storage.operations.workflows.marks import HAS_STEPS
 from tasklib.storage.rows import ClaimedTask
-from tasklib.worker.workflows.drivers import AwaitingWorkflow, BlockingWorkflow, Conditions
-from tasklib.worker.workflows.effects import Ask, Call, Effect, Logic, Park, Rest, Transact
+from tasklib.worker.workflows.drivers import AwaitingWorkflow, BlockingWorkflow, WorkflowSettings
+from tasklib.worker.workflows.effects import Call, Effect, Logic, Request, Suspend, Transact, WaitInSlot
 from tasklib.worker.workflows.engine import Engine
 from tasklib.worker.workflows.records import OF_CHILDREN, Record
 
@@ -77,22 +77,22 @@ class _NoJournal:
     def answer(self, effect: Effect) -> tuple[bool, Any]:
         """Whether the replay continues, and with which answer."""
         match effect:
-            case Ask("load"):
+            case Request("load"):
                 return True, self._steps
-            case Ask("now"):
+            case Request("now"):
                 return True, time.time()
-            case Ask("note", params):
+            case Request("note", params):
                 self._seen.notes.append(f"step {params['key']!r}: {params['note']}")
                 return True, None
-            case Rest():
+            case WaitInSlot():
                 return True, None
-            case Ask(name, params):
+            case Request(name, params):
                 self._seen.frontier.append((self._key(params), name))
             case Call(key):
                 self._seen.frontier.append((key, "step"))
             case Transact(call):
                 self._seen.frontier.append((call.key, "step"))
-            case Park(waits_for, key):
+            case Suspend(waits_for, key):
                 self._seen.frontier.append((key, waits_for))
             case _:
                 assert_never(effect)
@@ -103,11 +103,11 @@ class _NoJournal:
             return str(params["step"]["key"])
         return str(params.get("key") or self._groups.get(params.get("group")) or "")
 
-    async def ask(self, task: ClaimedTask, request: Ask) -> Any:
+    async def ask(self, task: ClaimedTask, request: Request) -> Any:
         """Never called: the replay's drivers use `answer`."""
         raise AssertionError(request.name)
 
-    def ask_blocking(self, task: ClaimedTask, request: Ask) -> Any:
+    def ask_blocking(self, task: ClaimedTask, request: Request) -> Any:
         """Never called: the replay's drivers use `answer`."""
         raise AssertionError(request.name)
 
@@ -117,7 +117,7 @@ class _Awaiting(AwaitingWorkflow):
 
     async def _do(self, effect: Effect) -> Any:
         goes_on, answer = self.journal.answer(effect)
-        return answer if goes_on else await self._park(Park("replay", "", None))
+        return answer if goes_on else await self._suspend(Suspend("replay", "", None))
 
 
 class _Blocking(BlockingWorkflow):
@@ -125,7 +125,7 @@ class _Blocking(BlockingWorkflow):
 
     def _do(self, effect: Effect) -> Any:
         goes_on, answer = self.journal.answer(effect)
-        return answer if goes_on else self._park(Park("replay", "", None))
+        return answer if goes_on else self._suspend(Suspend("replay", "", None))
 
 
 def replay(definition: Definition, task: Task, steps: Sequence[Mapping[str, Any]], storage: HasDatabase) -> Replayed:
@@ -141,7 +141,7 @@ def replay(definition: Definition, task: Task, steps: Sequence[Mapping[str, Any]
     engine = _ReplayEngine(claimed, context, timing, max_value_bytes=2**40, is_transactional=False)
     engine.seen = seen
     kind = _Awaiting if definition.is_async else _Blocking
-    workflow = kind(engine, journal, storage, Conditions(timing))
+    workflow = kind(engine, journal, storage, WorkflowSettings(timing))
     workflow.journal = journal
     try:
         result = _run(definition, task, context)

@@ -14,7 +14,7 @@ from tasklib.core.texts.error_text import bounded, message_of
 from tasklib.errors import Abort, ClaimLost, ConfigurationError, ResultError, Retry, Snooze, StepFailed, StorageError
 from tasklib.storage.operations.workflows.steps import record_steps
 from tasklib.storage.statement import Operation
-from tasklib.worker.workflows.effects import Ask, Call, Logic, Park, Rest, Transact
+from tasklib.worker.workflows.effects import Call, Logic, Request, Suspend, Transact, WaitInSlot
 from tasklib.worker.workflows.history import History
 from tasklib.worker.workflows.records import ERROR_CHARACTERS, ValueType, digest_of, return_annotation
 from tasklib.worker.workflows.undo import undo_of
@@ -95,7 +95,7 @@ class StepLogic(History):
             # It may have been committed: the next attempt finds out.
             raise Retry(reason=f"the transaction of step {row['key']!r} was broken off: {error}") from error
         text, read = answer
-        yield Ask("count", {"state": "done"})
+        yield Request("count", {"state": "done"})
         self._remember(row | {"state": "done", "value": loads(text)})
         return read
 
@@ -117,9 +117,9 @@ class StepLogic(History):
     @staticmethod
     def _pause(key: str, left: float) -> Logic[None]:
         if left >= SHORT_PAUSE:
-            yield Park(f"retry {key}", key, left)
+            yield Suspend(f"retry {key}", key, left)
         elif left > 0:
-            yield Rest(left)
+            yield WaitInSlot(left)
 
 
 def failed_step(error: BaseException) -> str | None:

@@ -14,7 +14,7 @@ from tasklib.core.time.clock import require_storable
 from tasklib.errors import ConfigurationError, WaitTimeout, seconds_of
 from tasklib.storage.operations.limits.budgets import taken
 from tasklib.storage.operations.workflows.events import check_event
-from tasklib.worker.workflows.effects import Ask, Logic, Park, Rest
+from tasklib.worker.workflows.effects import Logic, Request, Suspend, WaitInSlot
 from tasklib.worker.workflows.history import History
 from tasklib.worker.workflows.records import Record, ValueType, digest_of
 from tasklib.worker.workflows.undo import refuse_undo
@@ -74,21 +74,21 @@ class WaitLogic(History):
         found = yield from self._find(key, "sleep", None)
         if found is None:
             if wanted is None:
-                now = yield Ask("now")
+                now = yield Request("now")
                 assert moment is not None
                 wanted = max(0.0, moment.timestamp() - now)
             if wanted < SHORT_SLEEP:
-                yield Rest(wanted)
+                yield WaitInSlot(wanted)
                 return
             row = self._row(key, number, "sleep", None, 0) | {"until_in": wanted}
             yield from self._record(row, self._timing.monotonic())
-            yield Park("sleep", key, wanted)
+            yield Suspend("sleep", key, wanted)
         left = self._left(found) if found is not None else 0.0
         if left > 0:
             if left < SHORT_SLEEP:
-                yield Rest(left)
+                yield WaitInSlot(left)
             else:
-                yield Park("sleep", key, left)
+                yield Suspend("sleep", key, left)
 
     def _wait(
         self,
@@ -105,19 +105,19 @@ class WaitLogic(History):
             # Commit the open step first, then look for the event: one that is emitted meanwhile either finds the step
             # or is found here.
             row = self._row(key, number, kind, None, 0) | {"until_in": seconds, "ask": question}
-            yield Ask("open_wait", {"step": self._finished(row, self._timing.monotonic()), "events": awaited})
+            yield Request("open_wait", {"step": self._finished(row, self._timing.monotonic()), "events": awaited})
             self._remember(row)
         elif found.state != "open":
             self._require_same(found, events, question)
             return self._waited(key, found.state, found.value, values)
         elif found.ask != question or set(found.events or ()) != set(awaited):
-            yield Ask("renew_wait", {"key": key, "events": awaited, "question": question, "seconds": seconds})
-        answer = yield Ask("take", {"key": key, "events": awaited})
+            yield Request("renew_wait", {"key": key, "events": awaited, "question": question, "seconds": seconds})
+        answer = yield Request("take", {"key": key, "events": awaited})
         if answer["state"] != "open":
             self._remember(self._row(key, number, kind, None, 0) | {"state": answer["state"], "value": answer["value"]})
             return self._waited(key, answer["state"], answer["value"], values)
         waits_for = f"answer {key}" if question is not None else f"event {' | '.join(events)}"
-        yield Park(waits_for, key, answer["left"], fillable=True)
+        yield Suspend(waits_for, key, answer["left"], fillable=True)
         raise AssertionError("a wait that was suspended goes on")
 
     def _require_same(self, found: Record, events: Sequence[str], question: Mapping[str, Any] | None) -> None:
@@ -149,7 +149,7 @@ class WaitLogic(History):
         for rested in (False, True):
             row = self._row(key, number, "spend", digest, tries + 1)
             step = self._finished(row, self._timing.monotonic())
-            answer = yield Ask("spend", {"step": step, "name": budget, "cost": cost})
+            answer = yield Request("spend", {"step": step, "name": budget, "cost": cost})
             spent = taken(answer, budget, cost)
             self._remember(row | {"state": answer["state"]})
             if spent.taken:
@@ -158,5 +158,5 @@ class WaitLogic(History):
                 # Many may wait for the same tokens: a task that was short before comes back later, spread out from the
                 # others.
                 spread = min(LONGEST_SPREAD, 2.0 ** min(tries, 20) * cost / answer["rate"]) if tries else 0.0
-                yield Park(f"budget {budget}", key, spent.seconds + random.uniform(0.0, spread))
-            yield Rest(spent.seconds)
+                yield Suspend(f"budget {budget}", key, spent.seconds + random.uniform(0.0, spread))
+            yield WaitInSlot(spent.seconds)

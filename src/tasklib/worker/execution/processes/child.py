@@ -28,7 +28,7 @@ from tasklib.worker.execution.processes.log_forwarding import show
 from tasklib.worker.execution.processes.orphan_killer import OrphanKiller
 from tasklib.worker.execution.processes.os_process import TERM_SECONDS, Death, OsProcess
 from tasklib.worker.messages import RECALL, Channel
-from tasklib.worker.workflows.effects import Ask
+from tasklib.worker.workflows.effects import Request
 
 LOAD_SECONDS = 60.0
 """How long a child may take to import a task."""
@@ -258,7 +258,7 @@ class Child:
             case ["line", task.id, level, text]:
                 job.attempt.context.keep_line(level, text)
             case ["ask", number, task.id, name, params]:
-                own_task(self._answer(job, number, Ask(name, params)))
+                own_task(self._answer(job, number, Request(name, params)))
             case ["returned", [*task_ids]]:
                 self._take_back(task_ids)
             case ["leaving"]:
@@ -269,7 +269,7 @@ class Child:
             case _:
                 pass  # about a task that has ended
 
-    async def _answer(self, job: Job, number: int, request: Ask) -> None:
+    async def _answer(self, job: Job, number: int, request: Request) -> None:
         """Answer a request of a workflow in the child, from the worker's journal."""
         try:
             answer = [True, await job.runner.journal.ask(job.task, request)]

@@ -41,7 +41,7 @@ from tasklib.worker.execution.processes.pipe_journal import PipeJournal
 from tasklib.worker.execution.running_attempt import AttemptSettings, Ended, RunningAttempt
 from tasklib.worker.hooks import call_hooks
 from tasklib.worker.messages import Channel, Inbox
-from tasklib.worker.workflows.drivers import Conditions
+from tasklib.worker.workflows.drivers import WorkflowSettings
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
@@ -225,7 +225,7 @@ class Host:
             retry_policy=config.backoff,
             max_result_bytes=config.max_result_bytes,
             timing=self._timing,
-            workflows=Conditions(self._timing, self.middleware),
+            workflows=WorkflowSettings(self._timing, self.middleware),
         )
 
     def explain(self, error: BaseException) -> None:

@@ -9,7 +9,7 @@ from uuid import UUID
 from tasklib.errors import ClaimLost, ConfigurationError, StorageError
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.messages import Channel, Inbox
-from tasklib.worker.workflows.effects import Ask
+from tasklib.worker.workflows.effects import Request
 from tasklib.worker.workflows.step_threads import start_in_thread
 
 
@@ -22,11 +22,11 @@ class PipeJournal:
         self._channel = channel
         self._inbox = inbox
 
-    async def ask(self, task: ClaimedTask, request: Ask) -> Any:
+    async def ask(self, task: ClaimedTask, request: Request) -> Any:
         """Await the answer; a thread waits for it, so that other coroutines can run."""
         return await start_in_thread(lambda: self.ask_blocking(task, request))
 
-    def ask_blocking(self, task: ClaimedTask, request: Ask) -> Any:
+    def ask_blocking(self, task: ClaimedTask, request: Request) -> Any:
         """The answer, blocking this thread."""
         number = next(self._numbers)
         self._channel.send(["ask", number, task.id, request.name, dict(request.params)])
