@@ -14,7 +14,7 @@ from tasklib import ConfigurationError, ManualClock, TaskQueue
 from tasklib.core.lifecycle import Ending
 from tasklib.storage.operations import attempts
 from tasklib.storage.operations.claims import Claimed
-from tasklib.storage.operations.limits.keys import Turn, take_turn
+from tasklib.storage.operations.limits.keys import TakenKeys, take_keys
 from tasklib.storage.operations.limits.names import take_limits
 from tasklib.storage.operations.workers import Registration
 from tasklib.storage.statement import Operation
@@ -376,9 +376,9 @@ def test_a_worker_stopped_in_the_middle_of_its_turn_keeps_nothing(postgres_url: 
     bench = Bench(postgres_url)
     submit(bench, "ada", 1)
 
-    def turn() -> Operation[Turn]:
+    def turn() -> Operation[TakenKeys]:
         yield from take_limits(["mail"])
-        return (yield from take_turn(["mail"], {}, 1))
+        return (yield from take_keys(["mail"], {}, 1))
 
     with bench.database.transaction() as stopped:
         assert stopped.run(turn).keys == ("ada",)

@@ -11,7 +11,7 @@ from tasklib.core.codec import dumps, loads
 from tasklib.core.lifecycle import Ending
 from tasklib.core.task import DEFAULT_RETRIES
 from tasklib.storage.operations.attempts import end_attempts
-from tasklib.storage.operations.limits.keys import NO_KEYS, find_hints, settle_turn, take_turn
+from tasklib.storage.operations.limits.keys import NO_KEYS, find_hints, settle_hints, take_keys
 from tasklib.storage.operations.limits.names import NO_LIMITS, spend_tokens, take_limits
 from tasklib.storage.operations.workers import declare_idle
 from tasklib.storage.rows import UNREADABLE, BrokenTask, ClaimedTask, claimed_from_text
@@ -143,22 +143,22 @@ def _params(claim: Claim) -> dict[str, Any]:
 
 def _claim_under_limits(claim: Claim) -> Operation[Claimed]:
     """Claim where limits or concurrency keys may hold: each decides before the claim, in one transaction with it."""
-    limits, turn = NO_LIMITS, NO_KEYS
+    limits, keys = NO_LIMITS, NO_KEYS
     if claim.keyed or claim.limited:
         yield BEGIN
         limits = yield from take_limits(claim.names)
     room, caps = limits.room(claim.limit, claim.caps)
     if claim.keyed:
-        turn = yield from take_turn(claim.names, caps, room)
-    decided = {"limit": room, "caps": dumps(caps), "limits": limits.names, "keyed": dumps(list(turn.seqs))}
+        keys = yield from take_keys(claim.names, caps, room)
+    decided = {"limit": room, "caps": dumps(caps), "limits": limits.names, "keyed": dumps(list(keys.seqs))}
     (row,) = yield Statement("claim_tasks", _params(claim) | decided)
     tasks, broken = _claimed(row, room, claim.lease_seconds)
     taken = [*(task.seq for task in tasks), *(each.seq for each in broken)]
     yield from spend_tokens(limits, taken)
-    settled = yield from settle_turn(turn, taken)
+    settled = yield from settle_hints(keys, taken)
     hinted, next_hint_in = (yield from find_hints(claim.names)) if row["hints"] else (False, None)
     yield from _fail(broken)
-    more = turn.elsewhere or (hinted and (settled or not claim.keyed))
+    more = keys.elsewhere or (hinted and (settled or not claim.keyed))
     waits = [wait for wait in (row["next_due_in"], limits.next_in, next_hint_in) if wait is not None]
     return Claimed(
         tasks,

@@ -19,8 +19,8 @@ UNREADABLE_KEY: Final = UNREADABLE.format("concurrency_key is no UTF-8")
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """The keys that one claim decides on, until its transaction ends, and what may start of each."""
+class TakenKeys:
+    """The keys that one claim has locked until its transaction ends, and the tasks that may start of each."""
 
     keys: Sequence[str]
     seqs: Mapping[int, str]
@@ -29,15 +29,14 @@ class Turn:
     """Another claim held some of the keys at this moment."""
 
 
-NO_KEYS: Final = Turn((), {}, elsewhere=False)
+NO_KEYS: Final = TakenKeys((), {}, elsewhere=False)
 
 
-def take_turn(names: Sequence[str], caps: Mapping[str, int], room: int) -> Operation[Turn]:
+def take_keys(names: Sequence[str], caps: Mapping[str, int], room: int) -> Operation[TakenKeys]:
     """Lock the next keys and find what may start of each, so that no limit of a key is ever exceeded.
 
-    `room` and `caps` are what the limits of names leave: names that cannot start anything take no place of others.
-
-    Locking and looking are two statements: the second sees everything that earlier holders of the locks have done.
+    `room` and `caps` are what the limits of names leave: a name that can start nothing takes no room from others.
+    Two statements lock and look, because the second must see everything that earlier holders of the locks have done.
     """
     yield Statement("spread_hints")
     asked = {"names": dumps(list(names)), "caps": dumps(dict(caps)), "limit": max(room, KEYS_AT_ONCE)}
@@ -48,8 +47,8 @@ def take_turn(names: Sequence[str], caps: Mapping[str, int], room: int) -> Opera
         rows = [row for row in rows if not is_undecoded(row["key"])]
     keys = [row["key"] for row in rows if row["locked"]]
     if not keys:
-        return Turn((), {}, bool(rows))
-    # Keys share the room, so that one with a million tasks leaves the others their part.
+        return TakenKeys((), {}, bool(rows))
+    # Keys share the room, so that one with a million tasks does not starve the others.
     free = dumps([name for name in names if caps.get(name, room) > 0])
     looked = {"keys": dumps(keys), "names": free, "share": max(1, room // len(keys))}
     found = yield Statement("find_keyed", looked)
@@ -57,20 +56,20 @@ def take_turn(names: Sequence[str], caps: Mapping[str, int], room: int) -> Opera
     first = sorted(found, key=lambda row: order[row["key"]])[:room]
     blocked = set(keys) - {row["key"] for row in found}
     used = {row["key"] for row in first}
-    return Turn(
+    return TakenKeys(
         tuple(key for key in keys if key in used or key in blocked),
         {row["seq"]: row["key"] for row in first},
         len(keys) < len(rows),
     )
 
 
-def settle_turn(turn: Turn, claimed: Sequence[int]) -> Operation[bool]:
-    """Record after a claim which keys may start more; False if no key was settled.
+def settle_hints(taken: TakenKeys, claimed: Sequence[int]) -> Operation[bool]:
+    """Record after a claim which keys may start more; False if none of the keys was settled.
 
-    A key whose tasks were all left waiting, because others were better or a name is limited, keeps its turn.
+    A key whose tasks were all passed over, because others go first or a name is limited, keeps its place.
     """
-    passed_over = set(turn.seqs.values()) - {turn.seqs[seq] for seq in claimed if seq in turn.seqs}
-    settled = [key for key in turn.keys if key not in passed_over]
+    passed_over = set(taken.seqs.values()) - {taken.seqs[seq] for seq in claimed if seq in taken.seqs}
+    settled = [key for key in taken.keys if key not in passed_over]
     if settled:
         yield Statement("settle_hints", {"keys": dumps(settled)})
     return bool(settled)

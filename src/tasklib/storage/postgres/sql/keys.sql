@@ -52,17 +52,21 @@ t.slot_key = s.key AND CASE WHEN s.scope <> '' THEN t.name = s.scope ELSE NOT EX
     SELECT FROM {schema}.tasklib_key_limits AS o WHERE o.name = t.name AND o.key IN (t.slot_key, '')
 ) END
 
+-- fragment: is_freed_slot
+-- Whether the hint says that a slot of its key became free: only such a hint has no name.
+h.name = ''
+
 -- name: spread_hints
--- Turn the news of free slots into hints under the names of the tasks that wait for them, also of those that are not due:
+-- Turn the hints of freed slots into hints under the names of the tasks that wait for them, also of those that are not due:
 -- if the clock was set back, they were due before, and their own hints are gone.
 WITH RECURSIVE
 clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now),
 freed AS (
-    DELETE FROM {schema}.tasklib_hints AS h
-    WHERE h.ctid = ANY (ARRAY(
-        SELECT f.ctid FROM {schema}.tasklib_hints AS f WHERE f.name = '' LIMIT 1000 FOR UPDATE SKIP LOCKED
+    DELETE FROM {schema}.tasklib_hints AS d
+    WHERE d.ctid = ANY (ARRAY(
+        SELECT h.ctid FROM {schema}.tasklib_hints AS h WHERE {is_freed_slot} LIMIT 1000 FOR UPDATE SKIP LOCKED
     ))
-    RETURNING h.key
+    RETURNING d.key
 ),
 asked AS MATERIALIZED (SELECT DISTINCT f.key FROM freed AS f),
 {key_heads}
@@ -260,6 +264,6 @@ head AS (
         WHERE h.name = p.name AND h.priority < p.priority ORDER BY h.priority DESC, h.ready_at LIMIT 1
     ) AS next
 )
-SELECT coalesce(bool_or(h.ready_at <= c.now OR h.name = ''), false) AS due,
+SELECT coalesce(bool_or(h.ready_at <= c.now OR {is_freed_slot}), false) AS due,
     extract(epoch FROM min(h.ready_at) FILTER (WHERE h.ready_at > c.now) - min(c.now))::float8 AS next_in
 FROM clock AS c CROSS JOIN head AS h;

@@ -60,12 +60,16 @@ t.slot_key = s.key AND CASE WHEN s.scope <> '' THEN t.name = s.scope ELSE NOT EX
     SELECT 1 FROM tasklib_key_limits AS o WHERE o.name = t.name AND o.key IN (t.slot_key, '')
 ) END
 
+-- fragment: is_freed_slot
+-- Whether the hint says that a slot of its key became free: only such a hint has no name.
+h.name = ''
+
 -- name: spread_hints
--- Turn the news of free slots into hints under the names of the tasks that wait for them, also of those that are not due:
+-- Turn the hints of freed slots into hints under the names of the tasks that wait for them, also of those that are not due:
 -- if the clock was set back, they were due before, and their own hints are gone.
 INSERT OR IGNORE INTO tasklib_hints (key, name, priority, ready_at)
 WITH RECURSIVE
-asked (key) AS MATERIALIZED (SELECT h.key FROM tasklib_hints AS h WHERE h.name = '' ORDER BY h.id LIMIT 1000),
+asked (key) AS MATERIALIZED (SELECT h.key FROM tasklib_hints AS h WHERE {is_freed_slot} ORDER BY h.id LIMIT 1000),
 {key_heads}
 SELECT p.key, p.name, p.priority, max(p.due_at, :now)
 FROM key_pair AS p
@@ -75,7 +79,7 @@ WHERE p.due_at <= :now OR NOT EXISTS (
 )
 ORDER BY p.priority DESC, p.due_at;
 DELETE FROM tasklib_hints
-WHERE id IN (SELECT h.id FROM tasklib_hints AS h WHERE h.name = '' ORDER BY h.id LIMIT 1000);
+WHERE id IN (SELECT h.id FROM tasklib_hints AS h WHERE {is_freed_slot} ORDER BY h.id LIMIT 1000);
 
 -- name: take_keys
 -- The keys whose turn it is, best first, no more than :limit and for each name than :caps allows.
