@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 from tasklib import ClaimLost, StorageError, Task, TaskNotFound, TaskQueue
 from tasklib.core.codec import encode_result
 from tasklib.core.outcome import Reported
-from tasklib.service.http_workers.workers import HttpWorkers, NotYours, Registration, Remote
+from tasklib.service.http_workers.workers import HttpWorkers, NotOwner, OwnedInstance, Registration
 from tests.simulation.link import Link
 from tests.simulation.loop import Process
 from tests.simulation.truth import Truth
@@ -82,7 +82,7 @@ class HttpWorker:
         self._running: dict[tuple[UUID, int], asyncio.Task[None]] = {}
         self._unknown: set[tuple[UUID, int]] = set()
         self._to_cancel: set[tuple[UUID, int]] = set()
-        self._remote: Remote | None = None
+        self._remote: OwnedInstance | None = None
         self.is_stopping = False
 
     async def run(self) -> None:
@@ -115,7 +115,7 @@ class HttpWorker:
             owner=OWNER,
         )
         await self._service.ask(lambda workers: workers.aregister(who))
-        self._remote = Remote(instance, OWNER)
+        self._remote = OwnedInstance(instance, OWNER)
 
     async def _claim(self) -> None:
         free = self._concurrency - len(self._running)
@@ -158,7 +158,7 @@ class HttpWorker:
         """Give back what two heartbeats in a row name and no claim has told: the answer to that claim was lost."""
         unknown = held - self._running.keys()
         for key in sorted(unknown & self._unknown):
-            with suppress(NoAnswer, ClaimLost, NotYours, TaskNotFound):
+            with suppress(NoAnswer, ClaimLost, NotOwner, TaskNotFound):
                 await self._service.ask(lambda workers, key=key: workers.release(*key, OWNER))
         self._unknown = unknown
 
@@ -209,7 +209,7 @@ class HttpWorker:
                 return
             except NoAnswer:
                 await asyncio.sleep(0.5)
-            except (ClaimLost, NotYours, TaskNotFound):
+            except (ClaimLost, NotOwner, TaskNotFound):
                 return
 
 

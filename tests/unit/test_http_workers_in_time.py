@@ -13,7 +13,7 @@ import pytest
 from tasklib import Config, Task, TaskQueue
 from tasklib.core.time.virtual_time import VirtualTiming
 from tasklib.service.http_workers.waiting_claims import LOOK_SECONDS
-from tasklib.service.http_workers.workers import HttpWorkers, Registration, Remote
+from tasklib.service.http_workers.workers import HttpWorkers, OwnedInstance, Registration
 from tests.fixtures.virtual import START, on_virtual_time
 
 OWNER = "ada"
@@ -28,7 +28,7 @@ class Site:
     def __init__(self, queue: TaskQueue) -> None:
         self.queue = queue
         self.service = HttpWorkers(queue, threading.Event())
-        self.who = Remote(uuid4(), OWNER)
+        self.who = OwnedInstance(uuid4(), OWNER)
 
     async def register(self) -> None:
         await self.service.aregister(Registration(self.who.instance, "w", "host", 1, TIMEOUT, 1, ("job",), owner=OWNER))

@@ -19,7 +19,7 @@ from tasklib.http.errors import RETRY_AFTER_SECONDS, Refused, phrase, problem
 from tasklib.http.parts import parts_of
 from tasklib.http.schemas.fields import PATTERNS_IN_WORDS
 from tasklib.service.creation import KeyTaken
-from tasklib.service.http_workers.workers import NotYours
+from tasklib.service.http_workers.workers import NotOwner
 
 logger = logging.getLogger("tasklib.http")
 
@@ -33,7 +33,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(errors.TaskLibError, _on_tasklib)
-    app.add_exception_handler(NotYours, _on_foreign_worker)
+    app.add_exception_handler(NotOwner, _on_foreign_worker)
     app.add_exception_handler(Exception, _on_unexpected)
 
 

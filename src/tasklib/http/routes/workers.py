@@ -33,15 +33,15 @@ from tasklib.http.schemas.workers import (
 )
 from tasklib.http.security.auth import Permission, needs, principal_of
 from tasklib.service.http_workers.upkeep import CARE_SECONDS
-from tasklib.service.http_workers.workers import MAX_OWNED, HttpWorkers, Registration, Remote, TooManyWorkers
+from tasklib.service.http_workers.workers import MAX_OWNED, HttpWorkers, OwnedInstance, Registration, TooManyWorkers
 
 router = APIRouter(prefix="/api/workers", tags=["workers"], route_class=AuditedRoute)
 ending_router = APIRouter(prefix="/api/tasks/{task_id}", tags=["workers"], route_class=AuditedRoute)
 
 
-def _remote(instance: str, request: Request) -> Remote:
+def _owned_instance(instance: str, request: Request) -> OwnedInstance:
     try:
-        return Remote(UUID(instance), principal_of(request).identity)
+        return OwnedInstance(UUID(instance), principal_of(request).identity)
     except ValueError:
         raise _unknown(instance) from None
 
@@ -61,7 +61,7 @@ def _owner(request: Request) -> str:
     return principal_of(request).identity
 
 
-Worker = Annotated[Remote, Depends(_remote)]
+Worker = Annotated[OwnedInstance, Depends(_owned_instance)]
 TaskId = Annotated[UUID, Depends(_parsed)]
 Workers = Annotated[HttpWorkers, Depends(_workers)]
 Owner = Annotated[str, Depends(_owner)]

@@ -12,7 +12,7 @@ from tasklib.queue import TaskQueue
 from tasklib.queue.sync_async import operation
 from tasklib.service.base import ServicePart
 from tasklib.storage.operations import http_workers
-from tasklib.storage.operations.http_workers import Overrun
+from tasklib.storage.operations.http_workers import EndedOvertime
 from tasklib.storage.statement import Operation
 from tasklib.worker.recording.metrics import Metrics
 
@@ -68,7 +68,7 @@ class TimeoutService(ServicePart):
         return found.next_in
 
     @operation
-    def _end_overtime(self) -> Operation[Overrun]:
+    def _end_overtime(self) -> Operation[EndedOvertime]:
         return (yield from http_workers.end_overtime(self.queue.config.backoff))
 
     _aend_overtime = _end_overtime.as_async

@@ -23,7 +23,15 @@ from tasklib.service.http_workers.upkeep import Upkeep
 from tasklib.service.http_workers.waiting_claims import Waiting, WaitingClaims
 from tasklib.storage.operations import http_workers
 from tasklib.storage.operations.claims import Claimed, Retries
-from tasklib.storage.operations.http_workers import MAX_OWNED, Ended, Holding, Known, NotYours, Remote, TooManyWorkers
+from tasklib.storage.operations.http_workers import (
+    MAX_OWNED,
+    Ended,
+    HeldAttempts,
+    NotOwner,
+    OwnedInstance,
+    RegisteredWorker,
+    TooManyWorkers,
+)
 from tasklib.storage.operations.http_workflows import StepRecord, load_records
 from tasklib.storage.operations.tasks import get_task
 from tasklib.storage.operations.workers import Registration
@@ -31,18 +39,18 @@ from tasklib.storage.operations.workflows.marks import BEFORE, HAS_STEPS, MEMBER
 from tasklib.storage.statement import Operation
 from tasklib.worker.recording.metrics import Metrics
 
-__all__ = ["MAX_OWNED", "HttpWorkers", "NotYours", "Registration", "Remote", "TooManyWorkers"]
+__all__ = ["MAX_OWNED", "HttpWorkers", "NotOwner", "OwnedInstance", "Registration", "TooManyWorkers"]
 
 AWAY_SECONDS: Final = 0.5
 
-Leased: TypeAlias = tuple[Known, Claimed, Mapping[str, Sequence[StepRecord]]]
+Leased: TypeAlias = tuple[RegisteredWorker, Claimed, Mapping[str, Sequence[StepRecord]]]
 """What a claim has taken for a worker, and what workflows among it have recorded, by their ids."""
 
 
 class HttpWorkers(ServicePart):
     """The workers of one queue that use HTTP.
 
-    Only the caller that registered a worker may claim, send heartbeats, end attempts or stop for it: NotYours.
+    Only the caller that registered a worker may claim, send heartbeats, end attempts or stop for it: NotOwner.
     """
 
     def __init__(self, queue: TaskQueue, stopping: threading.Event) -> None:
@@ -65,7 +73,7 @@ class HttpWorkers(ServicePart):
     aregister = register.as_async
 
     async def claim(
-        self, who: Remote, limit: int, wait_seconds: float, is_gone: Callable[[], Awaitable[bool]]
+        self, who: OwnedInstance, limit: int, wait_seconds: float, is_gone: Callable[[], Awaitable[bool]]
     ) -> Sequence[tuple[Task, Sequence[StepRecord] | None]] | None:
         """Lease tasks that are due, waiting up to `wait_seconds` for the first; None if the worker is not registered.
 
@@ -83,7 +91,7 @@ class HttpWorkers(ServicePart):
         self._members.update(UUID(row.id) for row in claimed.tasks if row.marks & (MEMBER | BEFORE))
         return [(row.task(worker.worker_id), records.get(row.id)) for row in claimed.tasks]
 
-    async def beat(self, who: Remote) -> Holding | None:
+    async def beat(self, who: OwnedInstance) -> HeldAttempts | None:
         """Record a heartbeat and renew the worker's leases; None if it was declared dead."""
         self.upkeep.watch()
         holding = await self._abeat(who)
@@ -92,7 +100,7 @@ class HttpWorkers(ServicePart):
         return holding
 
     @operation
-    def stop_worker(self, who: Remote, *, audit: AuditEntry | None = None) -> Operation[int | None]:
+    def stop_worker(self, who: OwnedInstance, *, audit: AuditEntry | None = None) -> Operation[int | None]:
         """Remove a worker and release what it holds, no attempt spent; None if it is not registered."""
         work = http_workers.stop_for(who)
         return (yield from self.audited(work, audit, lambda n: None if n is None else {"released": n}))
@@ -160,7 +168,12 @@ class HttpWorkers(ServicePart):
         await asyncio.gather(*own, return_exceptions=True)
 
     async def _wait_and_claim(
-        self, who: Remote, limit: int, seconds: float, names: Sequence[str], is_gone: Callable[[], Awaitable[bool]]
+        self,
+        who: OwnedInstance,
+        limit: int,
+        seconds: float,
+        names: Sequence[str],
+        is_gone: Callable[[], Awaitable[bool]],
     ) -> Leased | None:
         """The tasks that become due while the claim waits; none if none does, or if the service stops."""
         deadline, waiting = self.timing.monotonic() + seconds, Waiting(who.instance, names)
@@ -177,7 +190,7 @@ class HttpWorkers(ServicePart):
         finally:
             await self.waiting.leave(waiting)
 
-    async def _claim(self, who: Remote, limit: int) -> Leased | None:
+    async def _claim(self, who: OwnedInstance, limit: int) -> Leased | None:
         """Lease tasks to a worker.  Tasks that were leased by a claim whose answer is lost are released."""
         taken = list[tuple[str, int]]()
         try:
@@ -190,7 +203,7 @@ class HttpWorkers(ServicePart):
             raise
 
     @single_try
-    def _claim_once(self, who: Remote, limit: int, taken: list[tuple[str, int]]) -> Operation[Leased | None]:
+    def _claim_once(self, who: OwnedInstance, limit: int, taken: list[tuple[str, int]]) -> Operation[Leased | None]:
         config = self.queue.config
         found = yield from http_workers.claim_for(
             who,
@@ -225,7 +238,7 @@ class HttpWorkers(ServicePart):
     _agive_back_once = _give_back_once.as_async
 
     @operation
-    def _beat(self, who: Remote) -> Operation[Holding | None]:
+    def _beat(self, who: OwnedInstance) -> Operation[HeldAttempts | None]:
         lease = self.queue.config.lock_timeout_seconds
         return (yield from http_workers.beat_for(who, lease))
 

@@ -26,7 +26,7 @@ from tasklib.storage.operations.tasks import get_task, require_task
 from tasklib.storage.statement import BEGIN, Operation, Statement
 
 
-class NotYours(Exception):
+class NotOwner(Exception):
     """Another caller registered the instance."""
 
 
@@ -39,7 +39,7 @@ class TooManyWorkers(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Remote:
+class OwnedInstance:
     """An instance, and the caller that registered it."""
 
     instance: UUID
@@ -47,16 +47,16 @@ class Remote:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What was registered of an instance."""
+class RegisteredWorker:
+    """The name of a registered instance's worker, and the tasks that it takes."""
 
     worker_id: str
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
-    """What an instance holds, and which of it a person asked to cancel."""
+class HeldAttempts:
+    """The attempts that an instance holds, and the ids of those that a person asked to cancel."""
 
     held: list[tuple[str, int]]
     cancel: set[str]
@@ -72,8 +72,8 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Overrun:
-    """What was out of time and has been ended, and in how many seconds the next is; None if nothing has a timeout."""
+class EndedOvertime:
+    """The attempts that were ended past their timeouts, and when the next one is due; None if none has a timeout."""
 
     ended: list[Task]
     next_in: float | None
@@ -88,20 +88,20 @@ def register_for(who: workers.Registration) -> Operation[None]:
     yield from workers.register_worker(who)
 
 
-def find_worker(who: Remote) -> Operation[Known | None]:
+def find_worker(who: OwnedInstance) -> Operation[RegisteredWorker | None]:
     """What was registered of the instance; None if it never was or was declared dead."""
     rows = yield Statement("find_worker", {"instance": str(who.instance)})
     if not rows:
         return None
     if rows[0]["owner"] != who.owner:
-        raise NotYours
-    return Known(rows[0]["worker_id"], tuple(loads(rows[0]["names"])))
+        raise NotOwner
+    return RegisteredWorker(rows[0]["worker_id"], tuple(loads(rows[0]["names"])))
 
 
 def claim_for(
-    who: Remote, *, limit: int, lease_seconds: float, taken: list[tuple[str, int]], retries: Retries = NO_RETRIES
-) -> Operation[tuple[Known, Claimed] | None]:
-    """Lease due tasks to an instance, of the names it registered; None if it is not known.
+    who: OwnedInstance, *, limit: int, lease_seconds: float, taken: list[tuple[str, int]], retries: Retries = NO_RETRIES
+) -> Operation[tuple[RegisteredWorker, Claimed] | None]:
+    """Claim due tasks of the names that the instance registered; None if it is not registered.
 
     `taken` holds their (id, version) pairs before the commit: if its answer is lost they must be given back.
     """
@@ -137,25 +137,24 @@ def claim_for(
 
 
 def give_back_for(instance: UUID, taken: Sequence[tuple[str, int]]) -> Operation[None]:
-    """Release what a claim took whose answer was lost, if it was committed at all; waits for one that is still under
-    way."""
+    """Release the tasks of a claim whose answer was lost, if it was committed; waits while the claim still runs."""
     yield BEGIN
     yield Statement("lock_claims", {"dead": dumps([str(instance)])})
     yield from attempts.end_attempts([Ending.release(task_id, version) for task_id, version in taken])
     yield Statement("wake_workers")
 
 
-def beat_for(who: Remote, lease_seconds: float) -> Operation[Holding | None]:
+def beat_for(who: OwnedInstance, lease_seconds: float) -> Operation[HeldAttempts | None]:
     """Record a heartbeat and move the leases of the instance forward; None if it was declared dead."""
     if (yield from find_worker(who)) is None or not (yield from workers.beat(who.instance, None)):
         return None
     yield from workers.renew_held(who.instance, lease_seconds)
     held = yield from workers.list_held(who.instance)
     _, cancel = yield from attempts.find_cancel_requests(held)
-    return Holding(held, cancel)
+    return HeldAttempts(held, cancel)
 
 
-def stop_for(who: Remote) -> Operation[int | None]:
+def stop_for(who: OwnedInstance) -> Operation[int | None]:
     """Remove an instance and release what it holds; how many tasks, or None if it is not registered."""
     if (yield from find_worker(who)) is None:
         return None
@@ -163,7 +162,7 @@ def stop_for(who: Remote) -> Operation[int | None]:
 
 
 def complete_for(task_id: UUID, version: int, result: str, owner: str, *, backoff: Backoff) -> Operation[Ended | None]:
-    """End an attempt in success; its result is JSON text already.  None: it was out of time, and has failed by that."""
+    """End an attempt in success, its result given as JSON text; None if it was past its timeout, and so has failed."""
     yield BEGIN
     task = yield from require_task(task_id)
     if not _is_current(task, version):
@@ -182,7 +181,7 @@ def complete_for(task_id: UUID, version: int, result: str, owner: str, *, backof
     return (yield from _ended(task_id, version, (yield from attempts.complete_tasks([done], moment=0.0))))
 
 
-def end_overtime(backoff: Backoff) -> Operation[Overrun]:
+def end_overtime(backoff: Backoff) -> Operation[EndedOvertime]:
     """End the attempts of workers over HTTP that have run past their timeouts."""
     yield BEGIN
     rows = yield Statement("list_timed")
@@ -198,7 +197,9 @@ def end_overtime(backoff: Backoff) -> Operation[Overrun]:
         task = None if ending.task_id in refused else (yield from get_task(UUID(ending.task_id)))
         if task is not None:
             ended.append(task)
-    return Overrun(ended, min((row["seconds"] for row in rows if row["seconds"] > 0), default=0.0 if over else None))
+    return EndedOvertime(
+        ended, min((row["seconds"] for row in rows if row["seconds"] > 0), default=0.0 if over else None)
+    )
 
 
 def _out_of_time(task: Task, backoff: Backoff) -> Ending:
@@ -267,7 +268,7 @@ def _is_current(task: Task, version: int) -> bool:
 
 
 def require_attempt(task_id: UUID, version: int, owner: str) -> Operation[Task]:
-    """The task, if this attempt at it is running on a worker that the caller registered; else ClaimLost or NotYours."""
+    """The task, if this attempt at it is running on a worker that the caller registered; else ClaimLost or NotOwner."""
     task = yield from require_task(task_id)
     if not _is_current(task, version):
         raise ClaimLost(task_id, version, task.state)
@@ -279,7 +280,7 @@ def require_holder(task: Task, owner: str) -> Operation[None]:
     """Refuse a caller that did not register the instance that runs the task."""
     rows = yield Statement("find_holder", {"seq": task.seq, "version": task.version})
     if not any(row["owner"] == owner for row in rows):
-        raise NotYours
+        raise NotOwner
 
 
 def _ended(task_id: UUID, version: int, refused: set[str]) -> Operation[Ended]:

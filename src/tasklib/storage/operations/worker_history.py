@@ -31,11 +31,11 @@ class WorkerRelease:
         return self.ended_at is None or attempt.started_at <= self.ended_at
 
 
-NONE: Final[Mapping[str, int]] = {}
+NOTHING_HELD: Final[Mapping[str, int]] = {}
 
 
-def note_ended(
-    instances: Sequence[str], ending: Literal["stopped", "lost"], held: Mapping[str, int] = NONE
+def note_ended_workers(
+    instances: Sequence[str], ending: Literal["stopped", "lost"], held: Mapping[str, int] = NOTHING_HELD
 ) -> Operation[None]:
     """Record that registered instances end, with how many tasks each held; kept for a week."""
     asked = {"ended": dumps(list(instances)), "ending": ending, "held": dumps(dict(held))}

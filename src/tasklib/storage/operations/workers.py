@@ -17,7 +17,7 @@ from tasklib.core.retry import Backoff
 from tasklib.core.task import DEFAULT_RETRIES
 from tasklib.core.time.liveness import Sighting
 from tasklib.storage.operations.attempts import end_attempts
-from tasklib.storage.operations.worker_history import note_ended
+from tasklib.storage.operations.worker_history import note_ended_workers
 from tasklib.storage.rows import worker_from_row
 from tasklib.storage.statement import BEGIN, Operation, Row, Statement
 
@@ -73,7 +73,7 @@ def beat(instance: UUID, info: Mapping[str, Any] | None) -> Operation[bool]:
 def forget_worker(instance: UUID) -> Operation[None]:
     """Remove an instance that stopped in order."""
     yield BEGIN
-    yield from note_ended([str(instance)], "stopped")
+    yield from note_ended_workers([str(instance)], "stopped")
     yield Statement("forget_worker", {"instance": str(instance)})
 
 
@@ -226,7 +226,7 @@ def release_held(instance: UUID) -> Operation[int]:
     if held:
         yield from end_attempts([Ending.release(task_id, version) for task_id, version in held])
         yield Statement("wake_workers")
-    yield from note_ended([str(instance)], "stopped")
+    yield from note_ended_workers([str(instance)], "stopped")
     yield Statement("remove_workers", dead)
     return len(held)
 
@@ -263,7 +263,7 @@ def _lock_dead(silent: Iterable[Sighting]) -> Operation[list[str]]:
 def _remove(dead: Sequence[str], held: Iterable[Row]) -> Operation[None]:
     """Forget dead instances, and note what became of them."""
     if dead:
-        yield from note_ended(dead, "lost", Counter(str(row["instance"]) for row in held))
+        yield from note_ended_workers(dead, "lost", Counter(str(row["instance"]) for row in held))
         yield Statement("remove_workers", {"dead": dumps(dead)})
 
 
