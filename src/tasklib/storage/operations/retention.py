@@ -14,16 +14,16 @@ PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
-    """What one page gave."""
+class SweptPage:
+    """How many rows of one page were deleted, and whether another page follows."""
 
     deleted: int
     more: bool
     """False at the end of what can be old enough: the next look begins at the oldest row again."""
 
 
-def sweep_tasks(rules: Sequence[Rule], turn_seconds: float) -> Operation[Swept | None]:
-    """Remove what is old enough among the next rows; None if another worker does it.
+def sweep_tasks(rules: Sequence[Rule], turn_seconds: float) -> Operation[SweptPage | None]:
+    """Remove the next rows whose retention has passed; None if another worker does it.
 
     Rows are looked at in the order of their insertion, from where the last look ended.  That needs no index on the time
     of their end, which finishing a task would have to keep, and every look costs the same.
@@ -41,4 +41,4 @@ def sweep_tasks(rules: Sequence[Rule], turn_seconds: float) -> Operation[Swept |
     row = (yield Statement("sweep_tasks", looked))[0]
     more = row["looked"] == PAGE and not row["fresh"]
     yield Statement("note_chore", {"name": "retention", "position": row["last"] if more else 0})
-    return Swept(row["deleted"], more)
+    return SweptPage(row["deleted"], more)

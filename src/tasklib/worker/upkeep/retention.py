@@ -10,7 +10,7 @@ from typing import TypeVar
 from tasklib.core.retention import Rule, parse_fact_retention, parse_retention
 from tasklib.queue import TaskQueue
 from tasklib.storage.operations import retention
-from tasklib.storage.operations.retention import Swept
+from tasklib.storage.operations.retention import SweptPage
 from tasklib.storage.operations.workflows import facts
 from tasklib.storage.statement import Operation
 from tasklib.worker.upkeep.poll_batch import PollBatch
@@ -21,7 +21,7 @@ TURN_SECONDS = 60.0
 """How long other workers leave the sweep to the one that has begun it, which may have died."""
 FACTS_EVERY_SECONDS = 3600.0
 """How often one of the workers looks for old facts."""
-REST = 29.0
+PAUSE_PER_WORK = 29.0
 """The pause after each page, as a multiple of the time it took: a sweep uses about 3 % of one connection's time."""
 
 log = logging.getLogger("tasklib.worker")
@@ -36,18 +36,18 @@ def retention_services(queue: TaskQueue, poll_batch: PollBatch) -> Sequence[Peri
     return [*tasks, *([] if facts_kept is None else [FactRetention(queue, facts_kept, poll_batch)])]
 
 
-class Unhurried(Periodic):
+class Throttled(Periodic):
     """Works page by page, and pauses much longer than it works, so that other work comes first."""
 
     async def run_page(self, operation: Callable[[], Operation[T]]) -> T:
         """Do one page, and pause."""
         began = self.timing.monotonic()
         done = await self.database.arun(operation)
-        await self.timing.sleep(min(1.0, REST * (self.timing.monotonic() - began)))
+        await self.timing.sleep(min(1.0, PAUSE_PER_WORK * (self.timing.monotonic() - began)))
         return done
 
 
-class RetentionService(Unhurried):
+class RetentionService(Throttled):
     """Deletes finished tasks whose retention has passed, page by page."""
 
     def __init__(self, queue: TaskQueue, rules: Sequence[Rule]) -> None:
@@ -64,12 +64,12 @@ class RetentionService(Unhurried):
         if deleted:
             log.info("removed %d finished tasks whose retention has passed", deleted)
 
-    async def sweep_page(self) -> Swept | None:
+    async def sweep_page(self) -> SweptPage | None:
         """Sweep the next rows, and pause; None while another worker sweeps."""
         return await self.run_page(lambda: retention.sweep_tasks(self._rules, TURN_SECONDS))
 
 
-class FactRetention(Unhurried):
+class FactRetention(Throttled):
     """Deletes facts that are too old for any task that has not ended, or is still to be submitted, to rely on."""
 
     def __init__(self, queue: TaskQueue, kept_seconds: float, poll_batch: PollBatch) -> None:
