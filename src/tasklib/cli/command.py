@@ -45,7 +45,7 @@ Handler = TypeVar("Handler", bound=Callable[..., None])
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GlobalOptions:
     """The options given before the command's name; the same ones after it override them."""
 
     database_url: str | None = None
@@ -138,7 +138,7 @@ def _runner(handler: Callable[..., None], *, creates: bool) -> Callable[..., Non
     bundles: dict[str, Any] = {each.name: each.annotation for each in own if is_dataclass(each.annotation)}
 
     def run(ctx: typer.Context, database_url: str | None, json: bool, **options: Any) -> None:
-        root = ctx.find_root().obj or Given()
+        root = ctx.find_root().obj or GlobalOptions()
         cli = Cli(database_url or root.database_url, as_json=json or root.as_json, creates=creates)
         for bundle, kind in bundles.items():
             options[bundle] = kind(**{field.name: options.pop(field.name) for field in fields(kind)})

@@ -9,7 +9,7 @@ class Exit(IntEnum):
     """The exit codes."""
 
     OK = 0
-    NOT_SO = 1
+    FAILED = 1
     USAGE = 2
     DATABASE = 3
     WORKER = 4
@@ -21,7 +21,7 @@ class Exit(IntEnum):
 
 MEANINGS = {
     Exit.OK: "done",
-    Exit.NOT_SO: "the action failed: no such task, its state forbids it, a unique key is in use, or the task failed",
+    Exit.FAILED: "the action failed: no such task, its state forbids it, a unique key is in use, or the task failed",
     Exit.USAGE: "invalid command, option or value",
     Exit.DATABASE: "the database cannot be reached or used, or its schema does not fit",
     Exit.WORKER: "the worker stopped: too many of its threads are stuck",
@@ -35,7 +35,7 @@ MEANINGS = {
 class CommandFailed(Exception):
     """Ends a command with a message and an exit code."""
 
-    def __init__(self, message: str, code: Exit = Exit.NOT_SO) -> None:
+    def __init__(self, message: str, code: Exit = Exit.FAILED) -> None:
         super().__init__(message)
         self.code = code
 
@@ -51,6 +51,6 @@ def code_for(error: Exception) -> Exit:
         ((errors.ConfigurationError, errors.InvalidArguments), Exit.USAGE),
         (errors.WaitTimeout, Exit.TIMEOUT),
         ((errors.WorkerStuck, errors.WorkerLost, errors.ClaimLost), Exit.WORKER),
-        (errors.TaskLibError, Exit.NOT_SO),
+        (errors.TaskLibError, Exit.FAILED),
     )
     return next((code for kinds, code in table if isinstance(error, kinds)), Exit.INTERNAL)

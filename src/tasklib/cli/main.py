@@ -12,7 +12,7 @@ import typer
 from typer.main import get_command
 
 from tasklib.cli import demo
-from tasklib.cli.command import DatabaseUrl, Given, Json
+from tasklib.cli.command import DatabaseUrl, GlobalOptions, Json
 from tasklib.cli.commands import (
     actions,
     copy,
@@ -60,7 +60,7 @@ def root(
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
     """Durable background tasks on SQLite or PostgreSQL: submit them, run them, see what became of them."""
-    ctx.obj = Given(database_url, json)
+    ctx.obj = GlobalOptions(database_url, json)
     if ctx.invoked_subcommand is None:
         if version:
             database.say_version(as_json=json)

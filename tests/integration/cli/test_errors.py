@@ -160,7 +160,7 @@ def test_every_error_has_a_code_and_every_code_a_meaning() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.TaskLibError)]
     codes = {kind.__name__: code_for(kind.__new__(kind)) for kind in kinds}
     assert Exit.INTERNAL not in codes.values()
-    assert codes["TaskNotFound"] == codes["UniqueConflict"] == codes["InvalidTransition"] == Exit.NOT_SO
+    assert codes["TaskNotFound"] == codes["UniqueConflict"] == codes["InvalidTransition"] == Exit.FAILED
     assert codes["ConfigurationError"] == codes["InvalidArguments"] == codes["InvalidPayload"] == Exit.USAGE
     assert codes["SchemaTooNew"] == codes["DatabaseUnavailable"] == codes["DatabaseBusy"] == Exit.DATABASE
     assert (codes["WorkerStuck"], codes["WaitTimeout"]) == (Exit.WORKER, Exit.TIMEOUT)

@@ -37,7 +37,7 @@ def retry(
 ) -> None:
     """Retry tasks, from zero attempts.
 
-    A workflow goes on at the step that failed.
+    A workflow resumes at the step that failed.
     With --all-matching and no --state: those that failed for good, wait for their retry, or were buried.
 
     Examples:
@@ -125,7 +125,7 @@ def cleanup(
 ) -> None:
     """Delete tasks that ended long ago.
 
-    It deletes a few at a time, so that nothing has to wait for it.
+    It deletes in small batches, so that it blocks nothing for long.
 
     Examples:
         tasklib cleanup --older-than 30d

@@ -23,7 +23,7 @@ app = Commands("Queue")
 
 
 @dataclass(frozen=True, slots=True)
-class What:
+class ScheduleAction:
     """The action, and the schedule it is for."""
 
     action: Annotated[str, argument("|".join(ACTIONS), "What to do.", words=ACTIONS)] = "list"
@@ -31,7 +31,7 @@ class What:
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class NewSchedule:
     """The task to submit, and when."""
 
     arguments: Annotated[list[str] | None, argument("KEY=VALUE", "Arguments of each task, as for submit.")] = None
@@ -44,7 +44,7 @@ class Added:
 
 
 @app.add()
-def schedules(cli: Cli, what: What, added: Added) -> None:
+def schedules(cli: Cli, chosen: ScheduleAction, new: NewSchedule) -> None:
     """List, create, change or run schedules, which submit a task repeatedly.
 
     Workers fire them; each tick submits exactly one task, however many workers run. Adding one that exists changes it.
@@ -56,22 +56,22 @@ def schedules(cli: Cli, what: What, added: Added) -> None:
         tasklib schedules show nightly
         tasklib schedules pause nightly
     """
-    if what.action not in ACTIONS:
-        raise CommandFailed(f"no such action: {what.action!r}; there are {', '.join(ACTIONS)}", Exit.USAGE)
-    cli.creates = what.action == "add"
-    if what.action == "list":
+    if chosen.action not in ACTIONS:
+        raise CommandFailed(f"no such action: {chosen.action!r}; there are {', '.join(ACTIONS)}", Exit.USAGE)
+    cli.creates = chosen.action == "add"
+    if chosen.action == "list":
         _say_all(cli, cli.service.schedules.all())
-    elif what.name is None:
-        raise CommandFailed(f"which schedule? Give its name: tasklib schedules {what.action} NAME", Exit.USAGE)
+    elif chosen.name is None:
+        raise CommandFailed(f"which schedule? Give its name: tasklib schedules {chosen.action} NAME", Exit.USAGE)
     else:
-        _act(cli, what.action, what.name, added)
+        _act(cli, chosen.action, chosen.name, new)
 
 
-def _act(cli: Cli, action: str, name: str, added: Added) -> None:
+def _act(cli: Cli, action: str, name: str, new: NewSchedule) -> None:
     queue = cli.service.queue
     match action:
         case "add":
-            _add(queue, name, added)
+            _add(queue, name, new)
             _say_one(cli, name)
         case "run":
             task_id = _known(queue.run_schedule(name), name)
@@ -86,14 +86,14 @@ def _act(cli: Cli, action: str, name: str, added: Added) -> None:
             _say_one(cli, name)
 
 
-def _add(queue: TaskQueue, name: str, added: Added) -> None:
-    if added.task is None:
+def _add(queue: TaskQueue, name: str, new: NewSchedule) -> None:
+    if new.task is None:
         raise CommandFailed("which task? Give its name by --task", Exit.USAGE)
-    if (added.cron is None) == (added.every is None):
+    if (new.cron is None) == (new.every is None):
         raise CommandFailed("when? Give either --cron or --every, as in: --cron '0 3 * * *'", Exit.USAGE)
-    seconds = None if added.every is None else values.duration(added.every).total_seconds()
-    kwargs = values.pairs(added.arguments or (), "argument")
-    queue.add_schedule(name, task=added.task, cron=added.cron, every=seconds, tz=added.tz, kwargs=kwargs)
+    seconds = None if new.every is None else values.duration(new.every).total_seconds()
+    kwargs = values.pairs(new.arguments or (), "argument")
+    queue.add_schedule(name, task=new.task, cron=new.cron, every=seconds, tz=new.tz, kwargs=kwargs)
 
 
 def _known(answer: Any, name: str) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tasklib.cli.command import Cli, Commands
 from tasklib.cli.exit_codes import CommandFailed, Exit
 from tasklib.cli.options import values
-from tasklib.cli.options.submit import FromFile, How, Waiting, What
+from tasklib.cli.options.submit import FromFile, RunOptions, TaskToSubmit, WaitOptions
 from tasklib.cli.show.output import shortened
 from tasklib.cli.show.tasks import show_task
 from tasklib.core.texts.suggestion import did_you_mean
@@ -32,7 +32,7 @@ class Unknown:
 
 
 @app.add(creates=True)
-def submit(cli: Cli, what: What, how: How, waiting: Waiting, source: FromFile) -> None:
+def submit(cli: Cli, task: TaskToSubmit, run: RunOptions, wait: WaitOptions, source: FromFile) -> None:
     """Submit a task, or many from a file.
 
     A file in JSON Lines has one task per line: {"name": …, "payload": {…}, "priority": …} and the like, or the payload
@@ -46,21 +46,21 @@ def submit(cli: Cli, what: What, how: How, waiting: Waiting, source: FromFile) -
         tasklib submit send_email --file people.csv --priority 5 --tag batch=daily
         tasklib submit --file tasks.jsonl --dry-run
     """
-    if what.name is not None and "=" in what.name:
-        raise CommandFailed(f"the task's name comes first, as in: tasklib submit NAME {what.name}", Exit.USAGE)
-    options = how.options(waits=waiting.waits)
-    if what.app_module is None and cli.config.database_url in ("sqlite://", "sqlite:///:memory:"):
+    if task.name is not None and "=" in task.name:
+        raise CommandFailed(f"the task's name comes first, as in: tasklib submit NAME {task.name}", Exit.USAGE)
+    options = run.options(waits=wait.waits)
+    if task.app_module is None and cli.config.database_url in ("sqlite://", "sqlite:///:memory:"):
         raise CommandFailed(
             f"{cli.config.database_url} is in the memory of this command, and the task would be gone when it ends; "
             "name a database that stays, as in --database-url sqlite:///tasks.db",
             Exit.USAGE,
         )
-    if what.app_module is not None:
-        _use_tasks_of(cli, what.app_module)
+    if task.app_module is not None:
+        _use_tasks_of(cli, task.app_module)
     if source.file is None:
-        _submit_one(cli, what, options, waiting, dry_run=source.dry_run)
+        _submit_one(cli, task, options, wait, dry_run=source.dry_run)
     else:
-        _submit_file(cli, source.file, source, what, options, waiting)
+        _submit_file(cli, source.file, source, task, options, wait)
 
 
 def _use_tasks_of(cli: Cli, module: str) -> None:
@@ -78,32 +78,34 @@ def _require_defined(cli: Cli, module: str, name: str) -> None:
         raise CommandFailed(f"{module} defines no task {name}; {hint}", Exit.USAGE)
 
 
-def _submit_one(cli: Cli, what: What, options: dict[str, Any], waiting: Waiting, *, dry_run: bool) -> None:
-    if what.name is None:
+def _submit_one(cli: Cli, task: TaskToSubmit, options: dict[str, Any], wait: WaitOptions, *, dry_run: bool) -> None:
+    if task.name is None:
         raise CommandFailed(
             "which task? Give its name, as in: tasklib submit send_email to=ada@example.com", Exit.USAGE
         )
     if dry_run:
         raise CommandFailed("--dry-run goes with --file", Exit.USAGE)
-    if what.app_module is not None:
-        _require_defined(cli, what.app_module, what.name)
-    task_id = cli.service.queue.enqueue(what.name, what.read_payload(), **options)
-    unknown = _unknown(cli, what.name)
-    if waiting.waits:
-        _wait(cli, what.name, task_id, waiting.wait_timeout, unknown)
+    if task.app_module is not None:
+        _require_defined(cli, task.app_module, task.name)
+    task_id = cli.service.queue.enqueue(task.name, task.read_payload(), **options)
+    unknown = _unknown(cli, task.name)
+    if wait.waits:
+        _wait(cli, task.name, task_id, wait.wait_timeout, unknown)
     else:
-        _say_submitted(cli, what.name, task_id)
+        _say_submitted(cli, task.name, task_id)
         if unknown and unknown.live:
             cli.out.note(unknown.text)
 
 
-def _submit_file(cli: Cli, file: str, source: FromFile, what: What, options: dict[str, Any], waiting: Waiting) -> None:
+def _submit_file(
+    cli: Cli, file: str, source: FromFile, task: TaskToSubmit, options: dict[str, Any], wait: WaitOptions
+) -> None:
     from tasklib.cli.submit_file import submit_file
 
-    if what.arguments or what.payload is not None or waiting.waits:
+    if task.arguments or task.payload is not None or wait.waits:
         raise CommandFailed("--file does not go with arguments, --payload or --wait", Exit.USAGE)
     kind, first = source.file_format, source.from_line
-    submit_file(cli, file, name=what.name, options=options, kind=kind, from_line=first, dry_run=source.dry_run)
+    submit_file(cli, file, name=task.name, options=options, kind=kind, from_line=first, dry_run=source.dry_run)
 
 
 def _unknown(cli: Cli, name: str) -> Unknown | None:

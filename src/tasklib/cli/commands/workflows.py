@@ -157,7 +157,7 @@ def replay(
 
     cli.out.answer({"replayed": found, "differing": differing}, say)
     if differing:
-        raise typer.Exit(Exit.NOT_SO)
+        raise typer.Exit(Exit.FAILED)
 
 
 def _cases(service: QueueService, file: Path | None, task_ids: Sequence[str]) -> list[Case]:

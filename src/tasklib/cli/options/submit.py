@@ -16,7 +16,7 @@ FILE = "Many tasks from a file"
 
 
 @dataclass(frozen=True, slots=True)
-class What:
+class TaskToSubmit:
     """The task itself."""
 
     name: Annotated[str | None, argument("NAME", "The task's name; a file can hold the names itself.")] = None
@@ -48,7 +48,7 @@ class What:
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class RunOptions:
     """How to run it; without an option, the task's definition and the settings decide."""
 
     priority: Annotated[int | None, option("N", "Higher runs first.", panel=OPTIONS)] = None
@@ -115,7 +115,7 @@ class How:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitOptions:
     """Whether to wait until it ends."""
 
     wait: Annotated[

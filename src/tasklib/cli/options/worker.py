@@ -21,7 +21,7 @@ CLUSTER_CONCURRENCY = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class WorkerOptions:
     """What to run, and how."""
 
     modules: Annotated[

@@ -12,7 +12,7 @@ import typer
 from tasklib.cli.command import Cli, Commands
 from tasklib.cli.exit_codes import CommandFailed, Exit
 from tasklib.cli.logs import log_as_the_program_does, log_to_stderr
-from tasklib.cli.options.worker import Work
+from tasklib.cli.options.worker import WorkerOptions
 from tasklib.cli.show.queue import show_workers
 from tasklib.core.config import redact_url
 
@@ -27,7 +27,7 @@ app = Commands("Work")
 
 
 @app.add(creates=True)
-def worker(cli: Cli, work: Work) -> None:
+def worker(cli: Cli, options: WorkerOptions) -> None:
     """Run tasks until stopped.
 
     SIGTERM or Ctrl-C lets running tasks finish within the grace and releases the rest; a second one skips the grace.
@@ -42,10 +42,10 @@ def worker(cli: Cli, work: Work) -> None:
     from tasklib.worker.supervisor.channel import channel_to_supervisor
 
     channel = channel_to_supervisor()
-    if work.processes > 0 and channel is None:
-        log_to_stderr(work.log_level or "info")
-        raise typer.Exit(_supervise(cli, work))
-    _run_here(cli, work, channel)
+    if options.processes > 0 and channel is None:
+        log_to_stderr(options.log_level or "info")
+        raise typer.Exit(_supervise(cli, options))
+    _run_here(cli, options, channel)
 
 
 @app.add()
@@ -60,33 +60,33 @@ def workers(cli: Cli) -> None:
     cli.out.answer_list({"workers": found}, lambda: show_workers(cli.out, found, cli.now()), none)
 
 
-def _supervise(cli: Cli, work: Work) -> int:
+def _supervise(cli: Cli, options: WorkerOptions) -> int:
     """Run this same command in processes of their own, from here, where none of the user's code is imported."""
     from tasklib.worker.supervisor.supervisor import Supervisor, SupervisorSettings
 
-    command = [sys.executable, "-m", "tasklib", "worker", *work.words()]
+    command = [sys.executable, "-m", "tasklib", "worker", *options.words()]
     command += ["--database-url", cli.given_url] if cli.given_url else []
     command += ["--json"] if cli.out.as_json else []
     settings = SupervisorSettings(
         command=tuple(command),
-        processes=work.processes,
-        grace_seconds=work.grace,
-        probe_host=work.probe_host,
-        probe_port=work.probe_port,
+        processes=options.processes,
+        grace_seconds=options.grace,
+        probe_host=options.probe_host,
+        probe_port=options.probe_port,
     )
     return Supervisor(settings).run()
 
 
-def _run_here(cli: Cli, work: Work, channel: SupervisorChannel | None) -> None:
+def _run_here(cli: Cli, options: WorkerOptions, channel: SupervisorChannel | None) -> None:
     """Be a worker, alone or as one of a supervisor's."""
     from tasklib.cli.discovery import find_queue
     from tasklib.core.time.event_loop import run
     from tasklib.worker.supervisor.worker_main import run_worker_process
 
-    with log_as_the_program_does(work.log_level):
-        queue = find_queue(work.modules, cli.given_url, cli.url)
-    settings = work.settings(queue)
-    names = _names(queue, settings, work.modules)
+    with log_as_the_program_does(options.log_level):
+        queue = find_queue(options.modules, cli.given_url, cli.url)
+    settings = options.settings(queue)
+    names = _names(queue, settings, options.modules)
     is_first = channel is None or not channel.restarts
 
     def say_start(worker_id: str) -> None:
