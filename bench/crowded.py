@@ -67,12 +67,12 @@ def under_a_snapshot(places: Places, peer: Peer, count: int) -> Figures:
         with psycopg.connect(address) as other:
             other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             other.execute("SELECT count(*) FROM pg_class")
-            with Workers(peer, address) as crew:
-                crew.wait(1)
-                started, first = time.monotonic(), crew.ran
-                crew.wait(round(total * (1 - LAST_PART)), 600)
-                late, since = time.monotonic(), crew.ran
-                crew.wait(total, 600)
+            with Workers(peer, address) as running:
+                running.wait(1)
+                started, first = time.monotonic(), running.ran
+                running.wait(round(total * (1 - LAST_PART)), 600)
+                late, since = time.monotonic(), running.ran
+                running.wait(total, 600)
                 ended = time.monotonic()
     return {"per_second": (total - since) / (ended - late), "whole_per_second": (total - first) / (ended - started)}
 

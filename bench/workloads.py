@@ -51,8 +51,8 @@ def drain(
         bulk = produce(peer, f"bulk{suffix}", address, count)
         places.analyze(peer)
         left = Unfinished(peer, address, count)
-        with beside(peer, address) if beside else nullcontext(), Workers(peer, address, workers, kind) as crew:
-            measured = _measure(places, peer, crew, left, counted=kind != "process")
+        with beside(peer, address) if beside else nullcontext(), Workers(peer, address, workers, kind) as running:
+            measured = _measure(places, peer, running, left, counted=kind != "process")
     return {"bulk_per_second": count / bulk["seconds"], **measured}
 
 
@@ -60,12 +60,12 @@ def latency(places: Places, peer: Peer, count: int) -> Figures:
     """A task every 50 ms for an idle worker: from the start of its submission to the start of its handler."""
     with places.fresh(peer) as address:
         prepare(peer, address)
-        with Workers(peer, address) as crew:
-            _until_ready(peer, crew, address)
-            crew.latencies.clear()
+        with Workers(peer, address) as running:
+            _until_ready(peer, running, address)
+            running.latencies.clear()
             produce(peer, "paced", address, count)
-            _until(lambda: len(crew.latencies) >= count, 10)
-        found = sorted(crew.latencies)
+            _until(lambda: len(running.latencies) >= count, 10)
+        found = sorted(running.latencies)
     return {f"p{part}_ms": found[min(len(found) - 1, int(len(found) * part / 100))] * 1e3 for part in (50, 95, 99)}
 
 
@@ -78,16 +78,16 @@ def idle(places: Places, peer: Peer, seconds: float) -> Figures:
     """A worker with nothing to do."""
     with places.fresh(peer) as address:
         prepare(peer, address)
-        with Workers(peer, address, tick_seconds=5.0) as crew:
-            _until_ready(peer, crew, address)
+        with Workers(peer, address, tick_seconds=5.0) as running:
+            _until_ready(peer, running, address)
             time.sleep(SETTLE_SECONDS)
-            before = crew.cpu(), _transactions(places, peer)
+            before = running.cpu(), _transactions(places, peer)
             time.sleep(seconds)
-            after = crew.cpu(), _transactions(places, peer)
+            after = running.cpu(), _transactions(places, peer)
             return {
                 "cpu_percent": (after[0] - before[0]) / seconds * 100,
                 "queries_per_second": (after[1] - before[1]) / seconds,
-                "memory_mib": crew.memory(),
+                "memory_mib": running.memory(),
             }
 
 
@@ -105,21 +105,21 @@ def _produce(places: Places, peer: Peer, what: str, count: int) -> Figures:
         }
 
 
-def _measure(places: Places, peer: Peer, crew: Workers, left: Unfinished, *, counted: bool) -> Figures:
+def _measure(places: Places, peer: Peer, running: Workers, left: Unfinished, *, counted: bool) -> Figures:
     """From the first tasks that ran to the last that is recorded as done."""
     count = left.count
     if counted:
-        crew.wait(1)
-        first = crew.ran
+        running.wait(1)
+        first = running.ran
     else:
         # Child processes start while the first of them run.
         _until(lambda: left() <= 0.9 * count, 60)
         first = count - left()
-    before = time.monotonic(), crew.cpu(), places.server_cpu(peer), places.wal(peer)
+    before = time.monotonic(), running.cpu(), places.server_cpu(peer), places.wal(peer)
     if counted:
-        crew.wait(count)
+        running.wait(count)
     _until(lambda: left() == 0, 60)
-    after = time.monotonic(), crew.cpu(), places.server_cpu(peer), places.wal(peer)
+    after = time.monotonic(), running.cpu(), places.server_cpu(peer), places.wal(peer)
     wall, worker, server, wal = (b - a for a, b in zip(before, after, strict=True))
     rest = max(1, count - first)
     return {
@@ -127,7 +127,7 @@ def _measure(places: Places, peer: Peer, crew: Workers, left: Unfinished, *, cou
         "worker_us": worker / rest * 1e6,
         "server_us": server / rest * 1e6,
         "wal_bytes": wal / rest,
-        "memory_mib": crew.memory(),
+        "memory_mib": running.memory(),
     }
 
 
@@ -163,10 +163,10 @@ def prepare(peer: Peer, address: str) -> None:
         produce(peer, "setup", address)
 
 
-def _until_ready(peer: Peer, crew: Workers, address: str) -> None:
+def _until_ready(peer: Peer, running: Workers, address: str) -> None:
     """A worker is ready when it has run something."""
     produce(peer, "paced", address, 3)
-    _until(lambda: len(crew.latencies) >= 3, 30)
+    _until(lambda: len(running.latencies) >= 3, 30)
 
 
 def _until(holds: Callable[[], bool], seconds: float) -> None:

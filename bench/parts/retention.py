@@ -2,9 +2,9 @@
 
     python -m bench retention --old 100000
 
-One connection claims and completes as fast as it can, one stretch of equal work after the other, and in every second
-stretch the janitor of a worker removes old tasks at its own pace, until all are gone.  Two neighbouring stretches are
-compared with each other: what else happens on the machine meets both, and the middle of many such pairs is steady.
+One connection claims and completes as fast as it can, in rounds of equal work, and in every second round the retention
+service of a worker removes old tasks at its own pace, until all are gone.  Each round is compared with the one before:
+other load on the machine meets both, and the median of many such pairs is steady.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ BATCH = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class Round:
     """So much work, done at one go."""
 
     per_second: float
     server_us: float
-    """Processor time of the whole server for a task, the janitor's included."""
+    """Processor time of the whole server for a task, the retention service's included."""
     removed: int
 
 
 class Removal:
-    """The janitor of a worker, in a thread of its own, at work only while it is let."""
+    """The retention service of a worker, in a thread of its own, which works only while it is allowed to."""
 
     def __init__(self, url: str) -> None:
         self._queue = TaskQueue(Config(url))
@@ -76,10 +76,10 @@ class Removal:
         self._queue.close()
 
     async def _work(self) -> None:
-        janitor = RetentionService(self._queue, parse_retention("completed=1d"))
+        service = RetentionService(self._queue, parse_retention("completed=1d"))
         while not self._over.is_set():
             if self._may.is_set():
-                await janitor.sweep_page()
+                await service.sweep_page()
             else:
                 self._resting.set()
                 await asyncio.to_thread(self._may.wait)
@@ -88,7 +88,7 @@ class Removal:
 
 @dataclass(slots=True)
 class Bench:
-    """A table with old tasks, a connection that works, and a janitor."""
+    """A table with old tasks, a connection that works, and a retention service."""
 
     server: Server
     connection: psycopg.Connection
@@ -96,14 +96,14 @@ class Bench:
     removal: Removal
     tasks: int
 
-    def pair(self, *, removing_first: bool) -> tuple[Stretch, Stretch]:
-        """Two stretches, the first of the answer without and the second with the janitor at work."""
+    def pair(self, *, removing_first: bool) -> tuple[Round, Round]:
+        """Two rounds, the first of the answer without and the second with the retention service at work."""
         if removing_first:
-            beside = self.stretch(removing=True)
-            return self.stretch(removing=False), beside
-        return self.stretch(removing=False), self.stretch(removing=True)
+            beside = self.round(removing=True)
+            return self.round(removing=False), beside
+        return self.round(removing=False), self.round(removing=True)
 
-    def stretch(self, *, removing: bool) -> Stretch:
+    def round(self, *, removing: bool) -> Round:
         self.connection.execute(NEW, (self.tasks,))
         before = self.left()
         if not removing:
@@ -111,12 +111,12 @@ class Bench:
         with self.removal.at_work():
             return self._work(before)
 
-    def _work(self, old: int) -> Stretch:
+    def _work(self, old: int) -> Round:
         cpu, began = tree_cpu_seconds(self.server), time.monotonic()
         done = self.drain.work(["noop"], BATCH)
         elapsed, used = time.monotonic() - began, tree_cpu_seconds(self.server) - cpu
         assert done == self.tasks
-        return Stretch(done / elapsed, used / done * 1e6, old - self.left())
+        return Round(done / elapsed, used / done * 1e6, old - self.left())
 
     def left(self) -> int:
         row = self.connection.execute(LEFT.encode()).fetchone()
@@ -124,9 +124,9 @@ class Bench:
         return int(row[0])
 
 
-def measure(server: Server, *, tasks: int, old: int, seconds: float) -> list[tuple[Stretch, Stretch]]:
+def measure(server: Server, *, tasks: int, old: int, seconds: float) -> list[tuple[Round, Round]]:
     """Pairs until every old task is gone, or the time is up."""
-    pairs: list[tuple[Stretch, Stretch]] = []
+    pairs: list[tuple[Round, Round]] = []
     separator = "&" if "?" in server.url else "?"
     with fresh_schema(server, SCHEMA) as connection:
         removal = Removal(f"{server.url}{separator}schema={SCHEMA}")
@@ -136,7 +136,7 @@ def measure(server: Server, *, tasks: int, old: int, seconds: float) -> list[tup
             connection.execute(SESSION)
             bench = Bench(server, connection, Drain(connection, PostgresDialect(SCHEMA)), removal, tasks)
             bench.drain.register()
-            bench.stretch(removing=False)
+            bench.round(removing=False)
             until = time.monotonic() + seconds
             while bench.left() and time.monotonic() < until:
                 pairs.append(bench.pair(removing_first=len(pairs) % 2 == 1))
@@ -145,7 +145,7 @@ def measure(server: Server, *, tasks: int, old: int, seconds: float) -> list[tup
     return pairs
 
 
-def report(pairs: list[tuple[Stretch, Stretch]], options: argparse.Namespace) -> None:
+def report(pairs: list[tuple[Round, Round]], options: argparse.Namespace) -> None:
     slower = [1 - beside.per_second / alone.per_second for alone, beside in pairs]
     low, _, high = quantiles(slower, n=4) if len(slower) > 1 else slower * 3
     removed = sum(beside.removed for _, beside in pairs)
@@ -167,11 +167,11 @@ def report(pairs: list[tuple[Stretch, Stretch]], options: argparse.Namespace) ->
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--old", type=int, default=100_000)
-    parser.add_argument("--tasks", type=int, default=4_000, help="of one stretch")
+    parser.add_argument("--tasks", type=int, default=4_000, help="of one round")
     parser.add_argument("--seconds", type=float, default=240, help="at most so long")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Measure pairs of stretches and print how they differ."""
+    """Measure pairs of rounds and print how they differ."""
     with durable_server(options.postgres) as server:
         report(measure(server, tasks=options.tasks, old=options.old, seconds=options.seconds), options)

@@ -43,7 +43,7 @@ def in_process(n: int) -> None:
 
 @queue.task
 async def timed(t: float) -> None:
-    """Tell how long it took to come here."""
+    """Report how long the task took to get here."""
     report_latency(t)
 
 
