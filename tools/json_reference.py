@@ -22,9 +22,9 @@ from tasklib.storage.operations.access.tokens import Token
 from tools.problems import ROOT, Problem, report
 
 PAGE = ROOT / "docs/reference/json.md"
-HEADING = "## The things in them\n"
+HEADING = "## Objects\n"
 NOTE = "<!-- Written by `make snapshot` from the values themselves; edit those. -->"
-THINGS: dict[str, type[Any]] = {
+OBJECTS: dict[str, type[Any]] = {
     "task": Task,
     "attempt, in `history`": Attempt,
     "line, in `log`": LogLine,
@@ -35,7 +35,7 @@ THINGS: dict[str, type[Any]] = {
     "pause": Pause,
     "limit": Limit,
     "limit of a key": KeyLimit,
-    "how an objective stands": Standing,
+    "status of an objective": Standing,
     "objective": Objective,
     "finding": Finding,
     "token": Token,
@@ -44,8 +44,7 @@ THINGS: dict[str, type[Any]] = {
 
 def main(arguments: list[str]) -> None:
     text = PAGE.read_text()
-    before, _, _ = text.partition(HEADING)
-    wanted = before + HEADING + "\n".join(table()) + "\n"
+    wanted = text[: text.index(HEADING)] + HEADING + "\n".join(table()) + "\n"
     if "--check" in arguments:
         problems = [Problem(PAGE, 1, "is not what the values are")] if text != wanted else []
         report(problems, "run `make snapshot` and commit the result with the change of the value.")
@@ -54,9 +53,9 @@ def main(arguments: list[str]) -> None:
 
 
 def table() -> Iterator[str]:
-    """Each thing with its keys, in the order in which they are printed."""
-    yield from ("", NOTE, "", "| thing | keys |", "|---|---|")
-    for name, kind in THINGS.items():
+    """Each object with its keys, in the order in which they are printed."""
+    yield from ("", NOTE, "", "| object | keys |", "|---|---|")
+    for name, kind in OBJECTS.items():
         yield row(name, keys_of(kind))
     # A schedule is printed together with its plan, and with what comes next.
     plan = [key for key in keys_of(Plan) if key != "secrets"]

@@ -68,9 +68,9 @@ def words(tasklib: CommandLine, tmp_path: Path) -> dict[str, list[str]]:
 
 @pytest.mark.backends("sqlite-file")
 def test_every_command_prints_the_keys_on_the_page(tasklib: CommandLine, words: dict[str, list[str]]) -> None:
-    things = rows("The things in them")
-    whole = dict.fromkeys(("schedules add NAME", "schedules show NAME"), things["schedule"]) | {
-        "show ID": things["task"]
+    objects = rows("Objects")
+    whole = dict.fromkeys(("schedules add NAME", "schedules show NAME"), objects["schedule"]) | {
+        "show ID": objects["task"]
     }
     for command, called in words.items():
         answer = tasklib.run(*called, "--json").json
