@@ -1,4 +1,4 @@
-"""People and programs who emit what workflows wait for, and flows that are submitted."""
+"""Emits events, answers questions and submits flows, as people and other programs do."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ PAUSE = 0.5
 
 
 class Emitters:
-    """Tells what a scenario says, and at the end whatever anybody still waits for."""
+    """Emits what a scenario plans, and at the end whatever any workflow still waits for."""
 
     def __init__(self, checker: Checker) -> None:
         self._checker = checker
         self._numbers = itertools.count(1)
 
     async def emit(self, queue: TaskQueue, emission: Emission) -> str:
-        """Tell it once, as a person would; returns what came of it."""
+        """Emit it once, as a person would; returns the outcome or the name of the error."""
         known = sorted(row.id for row in self._checker.rows.values() if row.name == "story")
         try:
             match emission.what:
@@ -50,7 +50,7 @@ class Emitters:
         return "done"
 
     async def budget(self, queue: TaskQueue) -> None:
-        """Set the budget, until that is confirmed."""
+        """Set the budget; tries again until it is confirmed."""
         while True:
             try:
                 await queue.aset_budget(BUDGET, per_second=RATE, burst=BURST)
@@ -59,7 +59,7 @@ class Emitters:
                 await asyncio.sleep(PAUSE)
 
     async def submit(self, queue: TaskQueue, plan: FlowPlan) -> None:
-        """Submit a flow until that is confirmed: done again it changes nothing."""
+        """Submit a flow; tries again until it is confirmed, because a second submission changes nothing."""
         flow = queue.flow("night")
         nodes = []
         for behaviour, seconds, after, run_if, given in plan.nodes:
@@ -83,8 +83,8 @@ class Emitters:
                     self._checker.truth.acknowledge(UUID(str(task_id)), "node")
                 return
 
-    async def help(self, queue: TaskQueue) -> None:
-        """Tell everything that anybody waits for, until nobody waits any more."""
+    async def emit_all(self, queue: TaskQueue) -> None:
+        """Emit every fact, answer every question and send every message that a workflow waits for, over and over."""
         while True:
             for fact in FACTS:  # Again and again: where the clock was set, a fact may be removed too early.
                 await queue.aemit(fact, {"fact": fact})

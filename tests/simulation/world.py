@@ -348,7 +348,7 @@ class World:
         if self.scenario.has_workflows:
             self.checker.workflows.healed = self.loop.now
             helper, _, other = self.connect("helper")
-            self._tasks.append(helper.spawn(self._emitters.help(other)))
+            self._tasks.append(helper.spawn(self._emitters.emit_all(other)))
         for number in range(len(self.scenario.workers)):
             if self.worker_process(number) is None:
                 self.start_worker(number)
