@@ -93,8 +93,8 @@ class TestTasks:
         """Run everything that is due in this process, and what that submits; returns how many attempts were run.
 
         With `advance` the clock is moved on to delayed tasks, retries and the ends of sleeps, one after the other,
-        until nothing is left.  Workflows that wait for an event, an answer or other tasks stay: tell them, or let the
-        time of their patience pass by `work`.
+        until nothing is left.  Workflows that wait for an event, an answer or other tasks stay: emit the event or
+        answer, or let their timeouts pass with `work`.
 
         Examples:
             >>> from tasklib.testing import isolated

@@ -949,7 +949,7 @@ export interface paths {
          * Retry Task
          * @description Retry a failed, cancelled or buried task, from zero attempts; with `force` a completed one too.
          *
-         *     A workflow goes on at the step that failed; `fromStep` forgets that step and those after it,
+         *     A workflow resumes at the step that failed; `fromStep` forgets that step and those after it,
          *     `fromScratch` everything that it has recorded.
          */
         post: operations["retry_task_api_tasks__task_id__retry_post"];
@@ -2529,7 +2529,7 @@ export interface components {
             actions: components["schemas"]["FindingAction"][];
             /**
              * Alike
-             * @description How many of one kind it tells of: the first of a kind one by one, the rest together.
+             * @description How many findings of its kind this one stands for: 1 for the first of a kind, more for the rest.
              */
             alike: number;
             /**

@@ -31,7 +31,7 @@ class DaskExecutor(ClusterExecutor):
     engine = "dask"
 
     def connect(self) -> None:
-        """Connect to the scheduler, and tell it not to repeat our bodies."""
+        """Connect to the scheduler, and keep it from repeating our bodies."""
         dask = importlib.import_module("distributed")
         self._client = dask.Client(
             self.scheduler, name="tasklib", set_as_default=False, timeout=CONNECT_SECONDS, direct_to_workers=False

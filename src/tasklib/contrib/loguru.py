@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def bind(queue: TaskQueue, *, carry: Iterable[str] = ()) -> None:
     """Bind the task's details during each attempt, and the headers named in `carry`.
 
-    loguru does not tell what is bound at the submission: give those headers by `queue.add_headers`, or as an option.
+    loguru does not reveal what is bound at a submission: pass such values as headers, by
+    `queue.add_headers` or as an option.
 
     Examples:
         >>> from tasklib.contrib.loguru import bind

@@ -126,7 +126,7 @@ class RayExecutor(ClusterExecutor):
                     self.lost(why)
                 case "NodeDiedError":
                     self.lost_body(key, f"was lost by Ray: {why}")
-                case _:  # Ray may tell of its process before the kernel has ended the body in it.
+                case _:  # Ray may report its process lost before the kernel has ended the body in it.
                     self.lost_body(key, f"was lost by Ray: {why}", silence=0.0)
         else:
             for number, report in reports:

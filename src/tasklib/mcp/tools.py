@@ -1,4 +1,4 @@
-"""The tools of an agent, each a method whose docstring tells the agent what it does."""
+"""The tools of an agent: methods whose docstrings the agent reads as their descriptions."""
 
 from __future__ import annotations
 

@@ -24,11 +24,11 @@ class Sending:
     """Of the only one; none for a batch."""
     count: int
     input_bytes: Callable[[], int] | None = None
-    """Tells the length of a single task's input as JSON text."""
+    """Returns the length of a single task's input as JSON text."""
 
 
 class Sender(Protocol):
-    """Told of each submission: gives a block to run it in, and the block the headers that the tasks carry."""
+    """Called for each submission: returns a block to run it in, which yields headers for the tasks."""
 
     def __call__(self, sending: Sending, /) -> AbstractContextManager[Mapping[str, Any]]:
         """The block; an exception of the submission passes through it."""

@@ -111,7 +111,7 @@ class Channel:
             return messages
 
     def finish(self) -> None:
-        """Tell the other end that nothing more follows."""
+        """Close this side: the other end reads the end of the stream."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
 

@@ -111,7 +111,7 @@ def _submit_file(
 def _unknown(cli: Cli, name: str) -> Unknown | None:
     """What to say if no live worker defines the task: the name is misspelt, or its worker is not started yet.
 
-    A role that may submit and not see workers is told nothing: the task is stored, and that is the answer.
+    None for a role that may submit and not see workers: the task is stored.
     """
     try:
         live = [worker for worker in cli.service.queue.workers() if worker.alive]

@@ -27,7 +27,7 @@ from tasklib.storage.operations.tasks import waiting_names
 
 BACKEND_VARIABLE: Final = "TASKLIB_DJANGO_BACKEND"
 QUEUES_VARIABLE: Final = "TASKLIB_DJANGO_QUEUES"
-"""How a worker tells its child processes what they work on."""
+"""The environment variables by which a worker passes its backend and queues to its child processes."""
 LOOK_SECONDS: Final = 5.0
 """How often a worker looks for tasks whose modules it has not imported."""
 

@@ -129,7 +129,7 @@ class _Steps(JournalCallableOperationBackend[StepConfig]):
 
 
 def _which(cache_key: tuple[object, ...]) -> str:
-    """What tells apart operations of one name that run beside each other: the call of a tool, by its id."""
+    """What distinguishes operations of one name that run concurrently: the id of the tool's call."""
     for part in cache_key:
         if isinstance(part, RunContext) and part.tool_call_id:
             return f"{part.tool_call_id[:40]}."
@@ -138,7 +138,7 @@ def _which(cache_key: tuple[object, ...]) -> str:
 
 @dataclass(slots=True)
 class _Counts:
-    """How often each thing was asked for in one attempt: operations of one name are told apart by their order."""
+    """How often each operation was called in one attempt: operations of one name differ by their order."""
 
     seen: dict[str, int]
 

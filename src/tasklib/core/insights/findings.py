@@ -62,7 +62,7 @@ class Finding:
     """The task name it is about; None if it is about more than one."""
     remedies: tuple[Remedy, ...] = ()
     alike: int = 1
-    """How many of one kind it tells of."""
+    """How many findings of this kind it stands for."""
 
 
 @dataclass(frozen=True, slots=True)

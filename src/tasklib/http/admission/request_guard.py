@@ -107,7 +107,7 @@ class RequestGuard:
 
 
 def _same_origin(headers: Headers, host: str) -> bool:
-    """Whether the request comes from our own pages or from no page; only browsers send the headers that tell."""
+    """Whether the request comes from our own pages or from no page; only browsers send these headers."""
     site = headers.get("sec-fetch-site")
     if site is not None and site not in ("same-origin", "none"):
         return False

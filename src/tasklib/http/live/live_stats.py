@@ -25,7 +25,7 @@ notifies only of submissions, because a notification slows the commit that sends
 GAP_SECONDS: Final = 0.2
 """The shortest time between two readings, however many notifications come."""
 BEAT_SECONDS: Final = 5.0
-"""After this long without news a beat is sent, and the caller's permission is checked again: a reader that receives
+"""After this long without an event a beat is sent, and the caller's permission is checked again: a reader that receives
 nothing for more than twice as long has lost the service."""
 SLOW_SECONDS: Final = 10.0
 """If a reading takes longer, the database counts as unavailable."""
@@ -42,40 +42,40 @@ class Snapshot(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class StreamEvent:
     """One event of a stream."""
 
     event: Literal["snapshot", "beat", "trouble"]
     data: str = "{}"
 
 
-BEAT: Final = News("beat")
+BEAT: Final = StreamEvent("beat")
 """Nothing has changed, and the database answers."""
-TROUBLE: Final = News("trouble", '{"database": "unavailable"}')
+TROUBLE: Final = StreamEvent("trouble", '{"database": "unavailable"}')
 """The database does not answer: the counts sent before may be out of date."""
 
 
 class Listener:
-    """One stream: its caller, and the latest news for it."""
+    """One stream: its caller, and the latest event for it."""
 
     def __init__(self, caller: str) -> None:
         self.caller = caller
-        self._news: asyncio.Queue[News | None] = asyncio.Queue(1)
+        self._events: asyncio.Queue[StreamEvent | None] = asyncio.Queue(1)
 
-    def send(self, news: News | None) -> None:
-        """Queue the latest news, in place of older news that was not taken; None ends the stream."""
-        if self._news.full():
-            self._news.get_nowait()
-        self._news.put_nowait(news)
+    def send(self, event: StreamEvent | None) -> None:
+        """Queue the latest event, in place of an older one that was not taken; None ends the stream."""
+        if self._events.full():
+            self._events.get_nowait()
+        self._events.put_nowait(event)
 
     def wake(self) -> None:
-        """Wake it without news, unless some is queued."""
-        if not self._news.full():
-            self._news.put_nowait(BEAT)
+        """Wake it by a beat, unless an event is queued."""
+        if not self._events.full():
+            self._events.put_nowait(BEAT)
 
-    async def next(self) -> News | None:
-        """The next news."""
-        return await self._news.get()
+    async def next(self) -> StreamEvent | None:
+        """The next event."""
+        return await self._events.get()
 
 
 class LiveStats:
@@ -107,7 +107,7 @@ class LiveStats:
         self._listeners[listener] = None
         return listener
 
-    async def listen(self, listener: Listener) -> AsyncIterator[News]:
+    async def listen(self, listener: Listener) -> AsyncIterator[StreamEvent]:
         """The counts now and whenever they have changed; a beat when nothing has, and trouble while they are unknown.
 
         Ends when the service stops, or when the listener had to make room for another.
@@ -118,12 +118,12 @@ class LiveStats:
         while True:
             try:
                 async with self._timing.timeout(BEAT_SECONDS):
-                    news = await listener.next()
+                    event = await listener.next()
             except TimeoutError:
-                news = BEAT
-            if news is None:
+                event = BEAT
+            if event is None:
                 return
-            yield TROUBLE if news is BEAT and self.is_troubled else news
+            yield TROUBLE if event is BEAT and self.is_troubled else event
 
     @property
     def is_troubled(self) -> bool:
@@ -146,11 +146,11 @@ class LiveStats:
         for listener in self._listeners:
             listener.wake()
 
-    async def _first(self) -> News:
+    async def _first(self) -> StreamEvent:
         """The first event for a new listener, whether or not the database answers."""
         try:
             async with self._timing.timeout(BEAT_SECONDS):
-                return News("snapshot", await self._read())
+                return StreamEvent("snapshot", await self._read())
         except (TaskLibError, TimeoutError) as error:
             self._note_trouble(error if str(error) else "timed out")
             return TROUBLE
@@ -165,14 +165,14 @@ class LiveStats:
                 now = await self._read()
             except TaskLibError as error:
                 self._note_trouble(error)
-                last = ""  # what is read next is news, even if it is what was read before
+                last = ""  # what is read next is sent, even if it is what was read before
                 continue
             finally:
                 self._asked_at = None
             self._trouble = False
             if now != last:
                 last = now
-                self._send(News("snapshot", now))
+                self._send(StreamEvent("snapshot", now))
         self._reader = None
         self._notices.close()
         self._send(None)
@@ -193,9 +193,9 @@ class LiveStats:
             self._trouble = True
             self._send(TROUBLE)
 
-    def _send(self, news: News | None) -> None:
+    def _send(self, event: StreamEvent | None) -> None:
         for listener in self._listeners:
-            listener.send(news)
+            listener.send(event)
 
     async def _read(self) -> str:
         seen = await self._statistics.aoverview(await self._counts.stats(live=True))

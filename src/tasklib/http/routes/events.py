@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from tasklib.errors import TaskLibError
 from tasklib.http.admission.audit import AuditedRoute
 from tasklib.http.errors import RETRY_AFTER_SECONDS, Refused
-from tasklib.http.live.live_stats import BEAT_SECONDS, TROUBLE, Listener, LiveStats, News
+from tasklib.http.live.live_stats import BEAT_SECONDS, TROUBLE, Listener, LiveStats, StreamEvent
 from tasklib.http.parts import parts_of
 from tasklib.http.security.auth import Bearer, Permission, needs, principal_of
 
@@ -61,22 +61,22 @@ class _Stream(StreamingResponse):
 
 async def _stream(request: Request, live: LiveStats, listener: Listener) -> AsyncIterator[str]:
     yield "retry: 2000\n\n"
-    async for news in live.listen(listener):
-        if news is not TROUBLE:
-            # Checked between reading the news and sending it: a caller whose token was revoked before gets none of it.
+    async for event in live.listen(listener):
+        if event is not TROUBLE:
+            # Checked between reading the event and sending it: a caller whose token was revoked before gets none of it.
             allowed = await _may_still_listen(request)
             if allowed is None:
-                news = TROUBLE
+                event = TROUBLE
             elif not allowed:
                 return
-        yield _event(news)
+        yield _event(event)
 
 
-def _event(news: News) -> str:
-    if news.event != "snapshot":
+def _event(event: StreamEvent) -> str:
+    if event.event != "snapshot":
         # Without a space, which means the same: programs that read lines beginning with `data: ` find snapshots only.
-        return f"event: {news.event}\ndata:{news.data}\n\n"
-    return f"event: snapshot\nid: {hashlib.sha256(news.data.encode()).hexdigest()[:16]}\ndata: {news.data}\n\n"
+        return f"event: {event.event}\ndata:{event.data}\n\n"
+    return f"event: snapshot\nid: {hashlib.sha256(event.data.encode()).hexdigest()[:16]}\ndata: {event.data}\n\n"
 
 
 async def _may_still_listen(request: Request) -> bool | None:

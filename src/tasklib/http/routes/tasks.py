@@ -146,7 +146,7 @@ async def retry_task(
 ) -> Retried:
     """Retry a failed, cancelled or buried task, from zero attempts; with `force` a completed one too.
 
-    A workflow goes on at the step that failed; `fromStep` forgets that step and those after it,
+    A workflow resumes at the step that failed; `fromStep` forgets that step and those after it,
     `fromScratch` everything that it has recorded.
     """
     task = await service.aget(task_id)

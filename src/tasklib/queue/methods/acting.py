@@ -36,7 +36,7 @@ class ActsOnTasks(QueueBase):
     def retry(self, task_id: Id, *, from_step: str | None = None, from_scratch: bool = False) -> Operation[Task]:
         """Restart a failed, cancelled, buried or completed task, from zero attempts.
 
-        A workflow goes on at the step that failed; `from_step` forgets the step of that key and those after it,
+        A workflow resumes at the step that failed; `from_step` forgets the step of that key and those after it,
         `from_scratch` all that it has recorded.  One whose undos were submitted runs again only from scratch, once the
         undo tasks have ended.  What was skipped in a flow waits again when what it follows is retried.
 

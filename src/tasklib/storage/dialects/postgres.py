@@ -109,7 +109,7 @@ def explain(sqlstate: str | None, text: str) -> StorageError:
             return DatabaseBusy(f"PostgreSQL undid the work, because others changed the same rows: {text}; try again")
         case "25006":  # read_only_sql_transaction
             return DatabaseUnavailable(
-                f"this PostgreSQL server accepts no writes: {text}; it is a standby, or was told to be read-only: name "
+                f"this PostgreSQL server accepts no writes: {text}; it is a standby, or is set to read-only: name "
                 "every server that may be the primary in the URL, with ?target_session_attrs=read-write"
             )
         # Connecting, resources, shutdown and I/O; the last two are timeouts that end the session.

@@ -137,7 +137,7 @@ class SessionSetup:
 
 
 def _is_readable(connection: AnyConnection) -> bool:
-    """Whether times come as psycopg reads them, which the server tells of every connection."""
+    """Whether the server sends times in the format that psycopg reads; it reports that for every connection."""
     return (connection.info.parameter_status("DateStyle") or "").startswith("ISO")
 
 

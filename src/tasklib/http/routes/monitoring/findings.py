@@ -38,7 +38,7 @@ class FindingInfo(Answer):
     type: str | None = Field(validation_alias="name", description="The type it is about; null if about several.")
     actions: list[FindingAction] = Field(validation_alias="remedies")
     alike: int = Field(
-        description="How many of one kind it tells of: the first of a kind one by one, the rest together."
+        description="How many findings of its kind this one stands for: 1 for the first of a kind, more for the rest."
     )
 
 

@@ -1,7 +1,7 @@
 """The bits of the column `tasks.marks`, which is NULL for plain tasks.
 
-SQL has them as numbers: 22 are those that a task loses when it begins from scratch, and `complete_members` flips 64 to
-tell the trigger that it has counted the end itself.
+SQL has them as numbers: 22 are those that a task loses when it begins from scratch, and `complete_members` flips 64 so
+that the trigger does not count an end which the statement has counted.
 """
 
 from __future__ import annotations

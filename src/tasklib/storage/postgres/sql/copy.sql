@@ -106,7 +106,7 @@ UPDATE {schema}.tasklib_events AS e SET delivered_at = NULL
 WHERE e.task_id IS NULL AND e.name = ANY (ARRAY(SELECT jsonb_array_elements_text(:names::jsonb)));
 
 -- name: export_groups
--- The next groups after an id: with how many members have ended and are gone, which no copy of a member will tell.
+-- The next groups after an id: with how many of their members have ended and were deleted, because no copied member shows that.
 SELECT g.id, g.task_id, g.key, g.kind, g.run_if, g.total, g.sealed, g.max_failures, g.last_digest,
     g.fired_at, g.ended + m.ended AS ended, g.failed + m.failed AS failed, g.cancelled + m.cancelled AS cancelled,
     g.stopped_at IS NOT NULL

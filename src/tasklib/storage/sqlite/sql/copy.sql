@@ -98,7 +98,7 @@ UPDATE tasklib_events SET delivered_at = NULL
 WHERE task_id IS NULL AND name IN (SELECT n.value FROM json_each(:names) AS n);
 
 -- name: export_groups
--- The next groups after an id: with how many members have ended and are gone, which no copy of a member will tell.
+-- The next groups after an id: with how many of their members have ended and were deleted, because no copied member shows that.
 WITH page AS MATERIALIZED (SELECT p.* FROM tasklib_groups AS p WHERE p.id > :after ORDER BY p.id LIMIT :limit)
 SELECT g.id, g.task_id, g.key, g.kind, g.run_if, g.total, g.sealed, g.max_failures, g.last_digest,
     g.fired_at, g.ended + coalesce(sum(m.ended), 0) AS ended, g.failed + coalesce(sum(m.failed), 0) AS failed,

@@ -234,7 +234,7 @@ class Host:
             self._channel.send(["leaving"])
 
     def send(self, message: list[Any]) -> None:
-        """Tell the worker."""
+        """Send a message to the worker."""
         self._channel.send(message)
 
     def _loop(self) -> asyncio.Runner:
@@ -372,7 +372,7 @@ def _same_database(one: Config, other: Config) -> bool:
 
 
 def _message(ended: Ended) -> list[Any] | None:
-    """What the worker is told; nothing about an attempt that it has ended itself."""
+    """The message to the worker about an attempt; None if the worker has ended the attempt itself."""
     if isinstance(ended, Completion):
         return ["done", ended.result, ended.started, ended.ended]
     if isinstance(ended, Committed):

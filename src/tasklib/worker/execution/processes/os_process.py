@@ -56,7 +56,7 @@ class Death:
         """For a process that died while starting: a hint that its memory limit may be the cause, with the remedy; else
         "".
 
-        The exit code does not tell: whatever runs out of memory first, such as a thread, often does not report it.
+        The exit code does not show it: whatever runs out of memory first, such as a thread, often does not report it.
         """
         if limit_mb is None or self.peak_bytes < 0.5 * (limit_mb << 20):
             return ""
