@@ -674,7 +674,7 @@ CASE
 END) STORED,
     trouble text GENERATED ALWAYS AS (
 CASE
-    WHEN ((state)::text = ANY (ARRAY['failed'::text, 'cancelled'::text, 'buried'::text])) THEN (state)::text
+    WHEN ((state)::text = ANY ('{failed,cancelled,buried}'::text[])) THEN (state)::text
     ELSE NULL::text
 END) STORED COLLATE pg_catalog."C",
     slot_key text GENERATED ALWAYS AS (
@@ -684,13 +684,13 @@ CASE
 END) STORED COLLATE pg_catalog."C",
     dead_at timestamp with time zone GENERATED ALWAYS AS (
 CASE
-    WHEN ((state)::text = ANY (ARRAY['failed'::text, 'buried'::text])) THEN (completed_at)::timestamp with time zone
+    WHEN ((state)::text = ANY ('{failed,buried}'::text[])) THEN (completed_at)::timestamp with time zone
     ELSE NULL::timestamp with time zone
 END) STORED,
-    CONSTRAINT tasks_ended_when_terminal CHECK (((completed_at IS NULL) = (((state)::text = ANY (ARRAY['pending'::text, 'running'::text])) OR (next_retry_at IS NOT NULL)))),
+    CONSTRAINT tasks_ended_when_terminal CHECK (((completed_at IS NULL) = (((state)::text = ANY ('{pending,running}'::text[])) OR (next_retry_at IS NOT NULL)))),
     CONSTRAINT tasks_leased_when_running CHECK ((((state)::text <> 'running'::text) OR (locked_until IS NOT NULL))),
     CONSTRAINT tasks_result_when_completed CHECK (((result IS NULL) OR ((state)::text = 'completed'::text))),
-    CONSTRAINT tasks_retry_when_waiting CHECK (((next_retry_at IS NULL) OR ((state)::text = ANY (ARRAY['pending'::text, 'failed'::text])))),
+    CONSTRAINT tasks_retry_when_waiting CHECK (((next_retry_at IS NULL) OR ((state)::text = ANY ('{pending,failed}'::text[])))),
     CONSTRAINT tasks_suspended_when_pending CHECK (((waits_for IS NULL) OR ((state)::text = 'pending'::text)))
 )
 WITH (fillfactor='40', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_insert_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05', autovacuum_analyze_threshold='5000', autovacuum_vacuum_cost_delay='0');

@@ -101,17 +101,17 @@ CREATE TABLE {schema}.tasks (
     ) STORED,
     live_key text GENERATED ALWAYS AS (CASE WHEN completed_at IS NULL THEN unique_key END) STORED,
     trouble text COLLATE "C" GENERATED ALWAYS AS (
-        CASE WHEN state IN ('failed', 'cancelled', 'buried') THEN state END
+        CASE WHEN state = ANY ('{failed,cancelled,buried}') THEN state END
     ) STORED,
     slot_key text COLLATE "C" GENERATED ALWAYS AS (CASE WHEN state = 'running' THEN concurrency_key END) STORED,
-    dead_at timestamptz GENERATED ALWAYS AS (CASE WHEN state IN ('failed', 'buried') THEN completed_at END) STORED,
+    dead_at timestamptz GENERATED ALWAYS AS (CASE WHEN state = ANY ('{failed,buried}') THEN completed_at END) STORED,
 
     -- Short, as the expressions above are: before each statement that writes, PostgreSQL reads all of them from their
-    -- stored text.  One says what another leaves open.
+    -- stored text, in which an array is one value and a list after IN several.  One says what another leaves open.
     CONSTRAINT tasks_ended_when_terminal CHECK (
-        (completed_at IS NULL) = (state IN ('pending', 'running') OR next_retry_at IS NOT NULL)
+        (completed_at IS NULL) = (state = ANY ('{pending,running}') OR next_retry_at IS NOT NULL)
     ),
-    CONSTRAINT tasks_retry_when_waiting CHECK (next_retry_at IS NULL OR state IN ('pending', 'failed')),
+    CONSTRAINT tasks_retry_when_waiting CHECK (next_retry_at IS NULL OR state = ANY ('{pending,failed}')),
     CONSTRAINT tasks_suspended_when_pending CHECK (waits_for IS NULL OR state = 'pending'),
     CONSTRAINT tasks_leased_when_running CHECK (state <> 'running' OR locked_until IS NOT NULL),
     CONSTRAINT tasks_result_when_completed CHECK (result IS NULL OR state = 'completed')
