@@ -42,6 +42,15 @@ NEW_TASK = {
     "priority": 0,
     "tags": "{}",
 }
+ENTRY = {
+    "actor": "local",
+    "role": "admin",
+    "action": "create_task",
+    "target": None,
+    "detail": '{"id": "0190f0c2-0000-7000-8000-000000000000"}',
+    "remote": "127.0.0.1",
+    "request_id": "0190f0c2-0000-7000-8000-000000000000",
+}
 
 
 class Counted:
@@ -77,6 +86,9 @@ class Counted:
             for _ in range(times):
                 if kind == "submit":
                     execute(connection, self.dialect, Statement("insert_task", NEW_TASK | {"id": str(uuid4())}))
+                elif kind == "created":
+                    values = NEW_TASK | ENTRY | {"id": str(uuid4())}
+                    execute(connection, self.dialect, Statement("insert_task_audited", values))
                 elif kind == "insert":
                     connection.execute("INSERT INTO tasks (name, kwargs) VALUES ('noop', '{}')")
                 else:
@@ -132,6 +144,7 @@ def run(options: argparse.Namespace) -> None:
         raise SystemExit("this needs Valgrind: apt install valgrind")
     with counting(options.postgres) as counted:
         rows = [("submit", "", f"{counted.instructions('submit'):,.0f}")]
+        rows.append(("created over HTTP", "", f"{counted.instructions('created'):,.0f}"))
         rows.append(("INSERT by hand", "", f"{counted.instructions('insert'):,.0f}"))
         for batch in options.batch:
             claim, both = (counted.instructions(kind, batch) / batch for kind in ("claim", "both"))

@@ -54,6 +54,7 @@ WHOLE_TABLE = {
     "fail_unreadable_keys": "reads the due tasks of keys that are no text, once",
     "look_at_server": "looks at the catalog",
     "import_tasks": "inserts",
+    "insert_task_audited": "inserts as insert_task does",
     "insert_tasks_audited": "inserts as insert_tasks does",
     "insert_batch_again": "inserts as insert_batch does",
     "list_retrying": "looks through the index of failures",

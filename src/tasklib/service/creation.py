@@ -20,7 +20,7 @@ from tasklib.queue.sync_async import operation
 from tasklib.service.audit import AuditEntry
 from tasklib.service.base import Addition, ServicePart
 from tasklib.storage.operations import tasks
-from tasklib.storage.operations.access.audit import entries_text, write_audit
+from tasklib.storage.operations.access.audit import write_audit
 from tasklib.storage.operations.access.idempotency import Once, do_once
 from tasklib.storage.operations.reading import lists
 from tasklib.storage.statement import BEGIN, Operation, recall
@@ -244,9 +244,7 @@ class Creation(ServicePart):
         keyed = [(at, task) for at, task in enumerate(new) if task.unique_key is not None]
         if keyed:
             yield BEGIN
-        ids = yield from tasks.submit_tasks(
-            new, created_at=self._created_at, entries=entries_text(entries) if entries else None
-        )
+        ids = yield from tasks.submit_tasks(new, created_at=self._created_at, entries=entries)
         late = [
             replace(
                 self._entries[task.id], detail={"id": str(ids[at]), **({} if "ids" in changed else {"replaced": True})}

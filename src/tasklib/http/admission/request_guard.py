@@ -127,8 +127,11 @@ def _on_this_host(header: tuple[bytes, bytes], host: str) -> tuple[bytes, bytes]
     its token, to another place.
     """
     name, value = header
-    place = urlsplit(value.decode("latin-1")) if name.lower() == b"location" else None
-    if place is None or not place.netloc or place.netloc.lower() != host.lower():
+    # Our own begin with a slash and a letter, so they name no host.
+    if name.lower() != b"location" or (value[:1] == b"/" and value[1:2].isalnum()):
+        return header
+    place = urlsplit(value.decode("latin-1"))
+    if not place.netloc or place.netloc.lower() != host.lower():
         return header
     path = "/" + place.path.lstrip("/\\")
     return name, (f"{path}?{place.query}" if place.query else path).encode("latin-1")
@@ -142,4 +145,4 @@ def _hostname(host: str) -> str:
 
 def _request_id(headers: Headers) -> str:
     given = headers.get("x-request-id", "")
-    return given if re.fullmatch(r"[\w.:-]{1,100}", given, re.ASCII) else str(uuid4())
+    return given if given and re.fullmatch(r"[\w.:-]{1,100}", given, re.ASCII) else str(uuid4())

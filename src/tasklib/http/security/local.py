@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +21,7 @@ PROXY_HEADERS: Final = frozenset(
 PROXY_PREFIX: Final = "x-forwarded"
 
 
+@lru_cache(maxsize=1000)
 def is_loopback(host: str) -> bool:
     """Whether the address or the name is this machine's own."""
     try:

@@ -14,6 +14,7 @@ from tasklib.core.task import POSITION_DIGITS, NewTask, Task, TaskBatch, TaskSta
 from tasklib.core.task_id import TaskId, TaskIds
 from tasklib.core.texts.short_id import ShortId
 from tasklib.errors import PermissionDenied, TaskNotFound, UniqueConflict
+from tasklib.storage.operations.access.audit import AuditEntry, entries_text, entry_values
 from tasklib.storage.rows import moment, moment_text, task_from_row, uuid
 from tasklib.storage.statement import BEGIN, DONE_BEFORE, DuplicateKey, Operation, Row, Statement, recall
 
@@ -22,7 +23,7 @@ RESUBMITS = 5
 
 
 def submit_tasks(
-    new: Sequence[NewTask], *, created_at: dict[UUID, datetime] | None = None, entries: str | None = None
+    new: Sequence[NewTask], *, created_at: dict[UUID, datetime] | None = None, entries: Sequence[AuditEntry] = ()
 ) -> Operation[list[TaskId]]:
     """Store the tasks, all or none, and answer an id for each in the same order.
 
@@ -33,28 +34,24 @@ def submit_tasks(
     caller has chosen the id.
     """
     is_repeated = False
-    if entries is not None or any(n.is_id_given for n in new):
+    if entries or any(n.is_id_given for n in new):
         memory = yield from recall()
         is_repeated = "sent" in memory
         memory["sent"] = True
-    if entries is not None and is_repeated and (yield from get_task(new[0].id)) is not None:
-        entries = None  # stored with the tasks by the try whose reply was lost
+    if entries and is_repeated and (yield from get_task(new[0].id)) is not None:
+        entries = ()  # stored with the tasks by the try whose reply was lost
     plain = new[0].unique_key is None and not new[0].is_id_given
-    if len(new) == 1 and plain and entries is None and created_at is None:
+    if len(new) == 1 and plain and not entries and created_at is None:
         yield Statement("insert_task", _values(new[0]))
         return [TaskId(new[0].id)]
     answers: dict[UUID, TaskId] = {}
     # A single statement is a transaction by itself, unless it may have to be followed by others.
-    if (len(new) > 1 and entries is None) or (entries is not None and any(n.unique_key is not None for n in new)):
+    if (len(new) > 1 and not entries) or (entries and any(n.unique_key is not None for n in new)):
         yield BEGIN
     waiting = list(new)
     for _ in range(RESUBMITS):
-        params = {"batch": dumps([columns_of(n) for n in waiting])}
-        if entries is None:
-            rows = yield Statement("insert_tasks", params)
-        else:
-            rows = yield Statement("insert_tasks_audited", {**params, "entries": entries})
-            entries = None  # once, however often the tasks are tried
+        rows = yield _insertion(waiting, entries)
+        entries = ()  # once, however often the tasks are tried
         if created_at is not None:
             created_at.update((uuid(row["id"]), at) for row in rows if (at := moment(row["created_at"])) is not None)
         if len(rows) == len(waiting):
@@ -67,6 +64,16 @@ def submit_tasks(
     else:
         raise UniqueConflict(waiting[0].name, waiting[0].unique_key or "", None, "its holder changes too fast")
     return [answers.get(n.id) or TaskId(n.id) for n in new]
+
+
+def _insertion(new: Sequence[NewTask], entries: Sequence[AuditEntry]) -> Statement:
+    """The statement that stores the tasks with their entries, and answers which of them were new."""
+    if len(new) == len(entries) == 1 and new[0].unique_key is None:
+        return Statement("insert_task_audited", {**_values(new[0]), **entry_values(entries[0])})
+    params = {"batch": dumps([columns_of(n) for n in new])}
+    if not entries:
+        return Statement("insert_tasks", params)
+    return Statement("insert_tasks_audited", {**params, "entries": entries_text(entries)})
 
 
 def submit_once(new: NewTask) -> Operation[TaskId]:

@@ -94,7 +94,16 @@ def _write(entry: AuditEntry | None) -> Operation[None]:
 
 def entries_text(entries: Sequence[AuditEntry]) -> str:
     """The entries as a statement takes them."""
-    return dumps([{name: getattr(entry, name) for name in AuditEntry.__slots__} for entry in entries])
+    return dumps([_fields(entry) for entry in entries])
+
+
+def entry_values(entry: AuditEntry) -> dict[str, Any]:
+    """The entry as parameters of a statement about one task."""
+    return {**_fields(entry), "detail": dumps(entry.detail)}
+
+
+def _fields(entry: AuditEntry) -> dict[str, Any]:
+    return {name: getattr(entry, name) for name in AuditEntry.__slots__}
 
 
 def list_audit(*, limit: int, before: int | None = None) -> Operation[list[StoredEntry]]:

@@ -86,6 +86,26 @@ id uuid, name text, kwargs jsonb, run_at timestamp, delay double precision, max_
         timeout_seconds double precision, priority integer, tags jsonb, unique_key text, concurrency_key text,
         headers jsonb, expires_at timestamp, expires_in double precision
 
+-- fragment: inserted_one
+INSERT INTO {schema}.tasks (
+    id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
+    concurrency_key, headers, expires_at
+)
+VALUES (
+    :id::uuid, :name::text, :kwargs::jsonb,
+    coalesce(
+        :run_at::timestamp AT TIME ZONE 'UTC',
+        coalesce(:now::timestamptz, now()) + make_interval(secs => :delay::double precision)
+    ),
+    coalesce(:now::timestamptz, now()), coalesce(:now::timestamptz, now()), :max_retries::integer,
+    :timeout_seconds::double precision, :priority::integer, :tags::jsonb, :concurrency_key::text, :headers::jsonb,
+    coalesce(
+        :expires_at::timestamp AT TIME ZONE 'UTC',
+        coalesce(:now::timestamptz, now()) + make_interval(secs => :expires_in::double precision)
+    )
+)
+ON CONFLICT (id) DO NOTHING
+
 -- fragment: inserted
 INSERT INTO {schema}.tasks (
     {new_columns}
@@ -129,24 +149,19 @@ FROM
 
 -- name: insert_task
 -- Store one task without a unique key; if its id exists already, it was stored by the same call.
-INSERT INTO {schema}.tasks (
-    id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
-    concurrency_key, headers, expires_at
-)
-VALUES (
-    :id::uuid, :name::text, :kwargs::jsonb,
-    coalesce(
-        :run_at::timestamp AT TIME ZONE 'UTC',
-        coalesce(:now::timestamptz, now()) + make_interval(secs => :delay::double precision)
-    ),
-    coalesce(:now::timestamptz, now()), coalesce(:now::timestamptz, now()), :max_retries::integer,
-    :timeout_seconds::double precision, :priority::integer, :tags::jsonb, :concurrency_key::text, :headers::jsonb,
-    coalesce(
-        :expires_at::timestamp AT TIME ZONE 'UTC',
-        coalesce(:now::timestamptz, now()) + make_interval(secs => :expires_in::double precision)
+{inserted_one};
+
+-- name: insert_task_audited
+-- The same, and the entry of the audit log about it, in one statement.
+WITH stored AS ({inserted_one} RETURNING id, created_at),
+entry AS (
+    INSERT INTO {schema}.tasklib_audit (at, actor, role, action, target, detail, remote, request_id)
+    VALUES (
+        coalesce(:now::timestamptz, now()), :actor::text, :role::text, :action::text, :target::text, :detail::jsonb,
+        :remote::text, :request_id::text
     )
 )
-ON CONFLICT (id) DO NOTHING;
+SELECT s.id, s.created_at FROM stored AS s;
 
 -- name: insert_tasks
 -- Store new tasks in the order given; one whose id or live unique key exists already is left out of the answer.

@@ -93,6 +93,24 @@ n.value ->> 'id', n.value ->> 'name', n.value -> 'kwargs',
         strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', n.value ->> 'expires_in'))
     END)
 
+-- fragment: inserted_one
+INSERT INTO tasks (
+    id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
+    concurrency_key, headers, expires_at
+)
+VALUES (
+    :id, :name, :kwargs,
+    coalesce(:run_at, CASE
+        WHEN :delay = 0 THEN :now
+        ELSE strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', :delay))
+    END),
+    :now, :now, :max_retries, :timeout_seconds, :priority, :tags, :concurrency_key, :headers,
+    coalesce(:expires_at, CASE WHEN :expires_in IS NOT NULL THEN
+        strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', :expires_in))
+    END)
+)
+ON CONFLICT (id) DO NOTHING
+
 -- fragment: inserted
 INSERT INTO tasks (
     {new_columns}
@@ -132,22 +150,13 @@ WHERE true
 
 -- name: insert_task
 -- Store one task without a unique key; if its id exists already, it was stored by the same call.
-INSERT INTO tasks (
-    id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
-    concurrency_key, headers, expires_at
-)
-VALUES (
-    :id, :name, :kwargs,
-    coalesce(:run_at, CASE
-        WHEN :delay = 0 THEN :now
-        ELSE strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', :delay))
-    END),
-    :now, :now, :max_retries, :timeout_seconds, :priority, :tags, :concurrency_key, :headers,
-    coalesce(:expires_at, CASE WHEN :expires_in IS NOT NULL THEN
-        strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', :expires_in))
-    END)
-)
-ON CONFLICT (id) DO NOTHING;
+{inserted_one};
+
+-- name: insert_task_audited
+-- The same, and the entry of the audit log about it.
+INSERT INTO tasklib_audit (at, actor, role, action, target, detail, remote, request_id)
+VALUES (:now, :actor, :role, :action, :target, :detail, :remote, :request_id);
+{inserted_one} RETURNING id, created_at;
 
 -- name: insert_tasks
 -- Store new tasks in the order given; one whose id or live unique key exists already is left out of the answer.
