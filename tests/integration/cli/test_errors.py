@@ -57,6 +57,15 @@ def test_a_server_that_does_not_answer_is_exit_3_and_its_password_stays_hidden(
     assert "s3cret" not in said.err + said.out
 
 
+def test_an_at_sign_in_a_password_is_named_and_no_part_of_the_password_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["list", "--dsn", "postgresql://app:s3@cret@127.0.0.1:1/app"]) == 3
+    said = capsys.readouterr().err
+    assert said.endswith("; write each @ in the password as %40\n")
+    assert "cret" not in said
+
+
 def test_a_file_that_is_no_database_is_exit_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "notes.txt").write_text("not a database " * 100)
     assert main(["list", "--database-url", f"sqlite:///{tmp_path / 'notes.txt'}"]) == 3

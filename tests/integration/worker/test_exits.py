@@ -32,6 +32,14 @@ class Mute(Exception):
     __repr__ = __str__
 
 
+class Unshowable(Exception):
+    """Raises what is no `Exception` when Python makes its traceback."""
+
+    @property
+    def __notes__(self) -> list[str]:
+        raise Unusual("no notes")
+
+
 RAISED = [
     SystemExit(3),
     Unusual("strange"),
@@ -63,7 +71,7 @@ def states(queue: TaskQueue, *names: str) -> list[tuple[str | None, str | None, 
     return [(task.name, task.state.value, task.error or "") for task in ended if task is not None]
 
 
-@pytest.mark.parametrize("raised", RAISED, ids=lambda raised: type(raised).__name__)
+@pytest.mark.parametrize("raised", [*RAISED, Unshowable()], ids=lambda raised: type(raised).__name__)
 def test_it_fails_alone_wherever_it_runs(queue: TaskQueue, raised: BaseException) -> None:
     @queue.task
     async def at_once() -> None:
@@ -254,3 +262,56 @@ def test_ctrl_c_is_the_programs_and_spends_no_attempt(tmp_path: Path) -> None:
     with TaskQueue(url) as queue:
         (task,) = queue.list()
     assert (task.state.value, task.attempts, task.error) == ("pending", 0, None)
+
+
+FORKS = """
+import asyncio, os, sys
+from tasklib import Config, TaskQueue
+
+queue = TaskQueue(Config(database_url="sqlite:///:memory:", max_retries=0))
+
+def copy_and_wait(how: str) -> int:
+    copy = os.fork()
+    if copy:
+        return os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])
+    if how == "raise":
+        raise ValueError(how)
+    return sys.exit(5) if how == "exit" else 0
+
+@queue.task
+def thread(how: str) -> int:
+    return copy_and_wait(how)
+
+@queue.task
+async def at_once(how: str) -> int:
+    return copy_and_wait(how)
+
+@queue.task
+async def later(how: str) -> int:
+    await asyncio.sleep(0)
+    return copy_and_wait(how)
+
+@queue.task
+async def awaits_in_the_copy(how: str) -> int:
+    copy = os.fork()
+    if not copy:
+        await asyncio.sleep(0)
+    return os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])
+
+for task in (thread, at_once, later, awaits_in_the_copy):
+    ids = [task.submit(how) for how in ("return", "raise", "exit")]
+    queue.process_batch()
+    print(task.name, [each.wait() for each in ids], flush=True)
+"""
+
+
+def test_the_copy_that_a_fork_makes_ends_where_the_function_ends() -> None:
+    ended = python.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=180)
+
+    assert ended.stdout.splitlines() == [
+        "thread [0, 1, 5]",
+        "at_once [0, 1, 5]",
+        "later [0, 1, 5]",
+        "awaits_in_the_copy [0, 0, 0]",
+    ], ended.stderr
+    assert ended.stderr.count("ValueError: raise\n") == 3

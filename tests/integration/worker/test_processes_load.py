@@ -91,6 +91,32 @@ def test_files_in_the_current_folder_are_not_taken_for_pythons_modules(folder: F
     assert folder.printed("bin/main.py") == ["[True, '__mp_main__', 42]"]
 
 
+def test_a_character_that_the_encoding_of_stdout_lacks_fails_no_task(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    folder.write(
+        "main.py",
+        """
+        from tasklib import TaskQueue
+
+        queue = TaskQueue()
+
+        @queue.task(isolation="process", max_retries=0)
+        def say(text: str) -> None:
+            print(text)
+
+        if __name__ == "__main__":
+            task_id = say.submit("caf\\u00e9")
+            queue.process_batch()
+            print(queue.get(task_id).state)
+        """,
+    )
+    done = folder.run("main.py")
+
+    assert (done.stdout, done.stderr) == ("completed\n", "caf\\xe9\n")
+
+
 def test_a_task_that_changes_the_folder_does_not_move_the_database_of_child_processes(folder: Folder) -> None:
     folder.write(
         "main.py",

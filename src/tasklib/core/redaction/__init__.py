@@ -10,7 +10,7 @@ from tasklib.core.redaction.keys import DEFAULT_KEYS
 from tasklib.core.redaction.paths import SECRETS_HEADER, join_path, marked_paths
 from tasklib.core.redaction.redactor import MaskLeft, Redactor, secret_texts
 from tasklib.core.redaction.texts import Texts
-from tasklib.core.redaction.urls import redact_url, redact_url_error
+from tasklib.core.redaction.urls import has_bare_at, redact_url, redact_url_error
 
 __all__ = [
     "DEFAULT_KEYS",
@@ -18,6 +18,7 @@ __all__ = [
     "MaskLeft",
     "Redactor",
     "Texts",
+    "has_bare_at",
     "join_path",
     "marked_paths",
     "redact_url",

@@ -34,8 +34,14 @@ def redact_url_error(error: object, url: str) -> str:
         if len(part) >= SHORTEST:
             text = text.replace(part, "***")
         elif part:
-            text = text.replace(f'"{part}"', '"***"').replace(f"'{part}'", "'***'")
+            text = text.replace(f'"{part}"', '"***"').replace(f"'{part}'", "'***'").replace(f"'{part}@", "'***@")
     return text
+
+
+def has_bare_at(url: str) -> bool:
+    """Whether the password has an `@`: parsers end it there, and take the rest for a part of the host's name."""
+    start, end = _password(url)
+    return "@" in url[start:end]
 
 
 def _password(url: str) -> tuple[int, int]:

@@ -31,20 +31,23 @@ def describe(error: BaseException) -> str:
         frames = _skip_callers(error.__traceback__)
         text = "".join(traceback.format_exception(type(error), error, frames)).rstrip()
         return _with_source(text, frames)
-    except Exception as broken:  # noqa: BLE001  the user's own class of exception
-        return f"{type(error).__name__}: (its traceback cannot be shown: {type(broken).__name__})"
+    except BaseException as broken:  # noqa: BLE001  the user's own class of exception, which may raise anything
+        return "".join(traceback.format_tb(error.__traceback__)) + _unshown(error, broken)
 
 
 def describe_shortly(error: BaseException) -> str:
-    """The exception in one line, whatever its own `__str__` does."""
-    return "".join(traceback.TracebackException.from_exception(error).format_exception_only()).strip()
+    """The exception in one line, whatever its own class does when it is shown."""
+    try:
+        return "".join(traceback.TracebackException.from_exception(error).format_exception_only()).strip()
+    except BaseException as broken:  # noqa: BLE001  the user's own class of exception, which may raise anything
+        return _unshown(error, broken)
 
 
 def message_of(error: BaseException) -> str:
     """What the exception says, whatever its own `__str__` does."""
     try:
         return str(error)
-    except Exception as broken:  # noqa: BLE001  the user's own class of exception
+    except BaseException as broken:  # noqa: BLE001  the user's own class of exception, which may raise anything
         return f"(its text cannot be shown: {type(broken).__name__})"
 
 
@@ -66,6 +69,11 @@ def bounded(text: str, limit: int) -> str:
         return clean
     half = (limit - 20) // 2
     return f"{clean[:half]}\n… cut …\n{clean[-half:]}"
+
+
+def _unshown(error: BaseException, broken: BaseException) -> str:
+    """Said of an exception whose class raises when Python wants to show it."""
+    return f"{type(error).__name__}: (it cannot be shown: {type(broken).__name__})"
 
 
 def _with_source(text: str, frames: TracebackType | None) -> str:

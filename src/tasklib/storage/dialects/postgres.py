@@ -13,7 +13,7 @@ from psycopg import errors as pg
 from psycopg import sql as identifiers
 
 from tasklib.core.config import redact_url
-from tasklib.core.redaction import redact_url_error
+from tasklib.core.redaction import has_bare_at, redact_url_error
 from tasklib.errors import (
     DatabaseBusy,
     DatabaseFull,
@@ -88,10 +88,12 @@ def translate(error: Exception) -> Exception:
 
 def unreachable(url: str, error: Exception) -> DatabaseUnavailable:
     """The tasklib error for a connection that could not be opened, without the password."""
-    return DatabaseUnavailable(
-        f"cannot connect to {redact_url(url)}: {redact_url_error(error, url)}; "
-        "check the URL, and that the server runs and accepts this user"
+    remedy = (
+        "write each @ in the password as %40"
+        if has_bare_at(url)
+        else "check the URL, and that the server runs and accepts this user"
     )
+    return DatabaseUnavailable(f"cannot connect to {redact_url(url)}: {redact_url_error(error, url)}; {remedy}")
 
 
 def explain(sqlstate: str | None, text: str) -> StorageError:

@@ -24,6 +24,7 @@ from tasklib.definition import Definition
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.attempt import Attempt, AttemptRunner, Executor
 from tasklib.worker.execution.call import Caller
+from tasklib.worker.execution.copies import call_in_this_process
 from tasklib.worker.execution.running_attempt import StopReason
 
 Inbox = queue.SimpleQueue[bool]
@@ -283,7 +284,7 @@ def make_call(job: Job) -> Returned:
         if attempt.is_ended:
             return attempt, None, None
         attempt.begin()
-        return attempt, variables.run(_call, attempt) if prepared is None else variables.run(prepared), None
+        return attempt, call_in_this_process(variables.run, *((prepared,) if prepared else (_call, attempt))), None
     except BaseException as error:  # noqa: BLE001  it is the attempt's outcome
         return attempt, None, error
 

@@ -66,7 +66,8 @@ def main() -> None:
         each.set_inheritable(False)
         # The worker would take a fork of this process for this one.
         os.register_at_fork(after_in_child=each.close)
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    # As in the worker, what the encoding lacks is printed as an escape instead of failing the task.
+    sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     channel = Channel(connection)
     inbox = Inbox(channel)
     introduction = inbox.take()
