@@ -12,6 +12,8 @@ import pytest
 
 from tasklib import Task, TaskQueue
 from tasklib.service.service import QueueService
+from tests.chaos.judging import Watch
+from tests.chaos.judging import watch as watch
 from tests.fixtures.waiting import eventually
 from tools.problems import ROOT
 
@@ -56,10 +58,14 @@ class Program:
         return [step.key for step in found if step.state == "done" and step.kind == "step"]
 
 
-def test_an_agent_that_is_killed_resumes_without_repeating_a_call(database_url: str, tmp_path: Path) -> None:
+def test_an_agent_that_is_killed_resumes_without_repeating_a_call(
+    database_url: str, tmp_path: Path, watch: Watch
+) -> None:
     """A person says yes to the one on SQLite, and no to the one on PostgreSQL."""
     verdict = YES if database_url.startswith("sqlite") else NO
     program = Program(database_url, tmp_path)
+    program.queue.migrate()
+    watch(database_url, None)
     try:
         # Its tools are being called when it is killed, and take longer than a busy machine needs for that.
         program.start("A weekend in Oslo", seconds=5)

@@ -11,6 +11,8 @@ import sys
 import httpx
 
 from tasklib import TaskQueue
+from tests.chaos.judging import Watch
+from tests.chaos.judging import watch as watch
 from tests.fixtures import python
 from tests.fixtures.backends import libpq_url
 from tests.fixtures.waiting import eventually
@@ -33,7 +35,8 @@ def test_its_own_tests_pass(newest_postgres_url: str) -> None:
     assert "6 passed" in done.stdout
 
 
-def test_sigterm_waits_for_the_inventory_and_a_kill_loses_no_order(newest_postgres_url: str) -> None:
+def test_sigterm_waits_for_the_inventory_and_a_kill_loses_no_order(newest_postgres_url: str, watch: Watch) -> None:
+    watch(newest_postgres_url, None)
     with TaskQueue(libpq_url(newest_postgres_url)) as queue:
         first, url = serve(newest_postgres_url)
         inventory = httpx.post(f"{url}/inventory?seconds=3", timeout=180).json()["task"]

@@ -76,6 +76,8 @@ def test_limits_over_all_and_of_a_type_and_budgets(page: Page, site: Site, queue
     confirm(page, "Remove 1 budget")
     expect(page.get_by_text("No budgets.")).to_be_visible()
     assert queue.budgets() == []
+    expect(page.get_by_text("anonymous with the role admin")).to_be_visible()
+    expect(page.get_by_role("button", name="Sign out")).to_have_count(0)
 
 
 def test_types_are_found_among_many_and_one_is_paused_and_resumed(page: Page, site: Site, queue: TaskQueue) -> None:

@@ -245,6 +245,7 @@ def test_a_page_says_that_it_cannot_be_read_and_what_to_do_when_there_is_nothing
         expect(page.get_by_role("alert").filter(has_text="The service cannot be reached.").first).to_be_visible()
         expect(page.locator(".bone")).to_have_count(0)
         expect(nothing).to_have_count(0)
+        expect(page.get_by_text("No changes in the last hour")).to_have_count(0)
         assert (look_at(page, f"unreadable{name}", chosen) if looks[0] else too_wide(page)) == []
     page.evaluate("document.querySelectorAll('.trouble button').forEach((button) => button.click())")
     expect(nothing).to_be_visible()

@@ -182,12 +182,16 @@ def test_a_report_says_what_was_done_and_prints(page: Page, site: Site, done: li
 def test_what_was_changed_is_marked_in_every_picture_of_time(page: Page, site: Site, done: list[str]) -> None:
     eventually(lambda: http_types(site).get("email.send", 0) >= 6)
     site.queue.set_rate_limit(900, "email.send")  # by a program, not here
-    words = "set the rate limit of email.send: 900"
+    words = "set the rate limit of email.send to 900/s"
     page.goto(f"{site.url}/report?seconds=3600")
     for path, picture in (("/report", ".report-bars"), ("/latency?range=1h", ".heat"), ("/lanes", ".lane-box")):
         go(page, path)
         expect(page.locator(f"{picture} .change title").filter(has_text=words), path).to_have_count(1)
 
+    go(page, "/?range=1h")
+    expect(page.locator(".changes")).to_contain_text(f"{words} · ")
+    expect(page.locator(".chart").filter(has_text="Queue wait").locator(".u-over")).to_be_visible()
+    expect(page.get_by_text("No task finished in this time.")).to_have_count(0)  # six did, a moment ago
     go(page, "/")
     plot = page.locator(".chart").filter(has_text="Queue depth").locator(".u-over")
     expect(plot).to_be_visible()

@@ -222,10 +222,13 @@ function FourCharts({ series }: { series: Series }) {
     };
   }, [series, current?.ready, current?.delayed, current?.running]);
   const nothing = "No task finished in this time.";
+  // Of the step that has just begun too little has passed to draw how many finish in it.
+  const finished = points.some((point) => Object.values(point.ended).some(Boolean));
+  const soon = "The first tasks have just finished; the chart shows them in a moment.";
   const log = query.value.get("scale") === "log";
   return (
     <div class="halves">
-      <Chart title="Throughput" times={lines.times} lines={lines.ended} format={rate} least={1} empty={nothing} chosen={openTasks} marks={marks} />
+      <Chart title="Throughput" times={lines.times} lines={lines.ended} format={rate} least={1} empty={finished ? soon : nothing} chosen={openTasks} marks={marks} />
       <Chart title="Queue depth" times={lines.times} lines={lines.depth} format={(v) => short(Math.round(v))} least={1} whole empty="No data: no worker was running." chosen={openTasks} marks={marks} />
       <Chart title="Queue wait" times={lines.times} lines={lines.wait} format={span} least={0.01} log={log} empty={nothing} chosen={openTasks} marks={marks} />
       <Chart title="Run time" times={lines.times} lines={lines.run} format={span} least={0.01} log={log} empty={nothing} chosen={openTasks} marks={marks} />

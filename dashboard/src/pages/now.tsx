@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { count } from "../format";
 import { Ago, Button, Panel } from "../ui/basic";
-import { useChanges } from "../ui/changes";
+import { useKnownChanges } from "../ui/changes";
 import { LimitDialog } from "../ui/controls";
 import { Act, type Action, type Alike, type Finding, foldAlike, useFindings } from "../ui/findings";
 import { Listed } from "../ui/listed";
@@ -119,11 +119,13 @@ function Text({ finding }: { finding: Pick<Finding, "severity" | "text" | "since
 
 /** The last changes in one line: what was deployed, started, lost, paused, by whom. */
 function Changes() {
-  const [last, ...rest] = useChanges(3600);
+  const known = useKnownChanges(3600);
+  if (!known) return null;
+  const [last, ...rest] = known;
   if (!last) return <span>No changes in the last hour</span>;
   return (
     <span class="changes" title={[last, ...rest].slice(0, 20).map((each) => each.text).join("\n")}>
-      {last.text} <Ago at={last.at} />
+      {last.text} · <Ago at={last.at} />
       {rest.length > 0 && ` · ${count(rest.length)} more in the last hour`}
     </span>
   );

@@ -28,7 +28,7 @@ export function SettingsPage() {
             <Loading rows={1} />
           )}
           {/* Who came in without a token has nothing to sign out of. */}
-          {who && who.name !== "local" && <Button onClick={() => void attempt(signOut)}>Sign out</Button>}
+          {who && !["local", "anonymous"].includes(who.name) && <Button onClick={() => void attempt(signOut)}>Sign out</Button>}
         </div>
       </Panel>
       <Retention />

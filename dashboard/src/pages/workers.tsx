@@ -116,6 +116,7 @@ function WorkerCard({ worker, tasks }: { worker: Worker; tasks: Task[] }) {
       <Vitals worker={worker} />
       {tasks.length > 0 && <Running tasks={tasks} all={worker.running} />}
       <p class="tag-list">
+        <span class="soft">Handles</span>
         {worker.types.slice(0, 30).map((type) => (
           <a key={type} class="tag" href={href("/tasks", { type })}>
             {type}

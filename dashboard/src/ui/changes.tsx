@@ -11,14 +11,17 @@ export type Change = components["schemas"]["ChangeInfo"];
 /** Seconds: as far back as the service tells, and steps by which what is asked for grows while time passes. */
 const [LONGEST, STEP] = [30 * 86_400, 600];
 
-export function useChanges(seconds: number): Change[] {
+export const useChanges = (seconds: number): Change[] => useKnownChanges(seconds) ?? [];
+
+/** Null until they are read: then nothing is known, which is not that nothing was changed. */
+export function useKnownChanges(seconds: number): Change[] | null {
   const asked = Math.min(Math.max(Math.ceil(seconds / STEP), 1) * STEP, LONGEST);
   const found = useResource(
     `changes ${asked}`,
     (signal) => take(api.GET("/api/changes", { params: { query: { seconds: asked } }, signal })),
     { every: 15_000 },
   );
-  return found.data?.changes ?? [];
+  return found.data?.changes ?? null;
 }
 
 /** Colours of changes; workers that start and stop in order are not worth a line. */

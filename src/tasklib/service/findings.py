@@ -180,4 +180,5 @@ def _words(entry: AuditEntry) -> str | None:
         return None
     words = f"{ACTION_WORDS[entry.action]} {name or entry.target or detail.get('key') or 'everything'}"
     rate = detail.get("tasksPerSecond", detail.get("count", detail.get("maxRunning")))
-    return words if rate is None else f"{words}: {f'{rate:g}' if rate else 'none'}"
+    unit = "/s" if "tasksPerSecond" in detail else ""
+    return words if rate is None else f"{words} to {f'{rate:g}{unit}' if rate else 'none'}"

@@ -39,7 +39,7 @@ def test_what_the_command_line_changes_is_among_the_changes(tasklib: CommandLine
     user = local_user()
     assert [change.text for change in reversed(changes)] == [
         f"{user} paused job",
-        f"{user} set the rate limit of job: 5",
+        f"{user} set the rate limit of job to 5/s",
         f"{user} cancelled tasks of job in bulk (2 tasks)",
         f"{user} resumed job",
     ]
