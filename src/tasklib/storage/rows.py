@@ -133,7 +133,7 @@ class RowReader:
             return instead
 
 
-def reason_of(error: Exception) -> str:
+def reason_of(error: BaseException) -> str:
     """Why something cannot be read, in one short line."""
     return str(error).partition("\n")[0][:200] or type(error).__name__
 

@@ -15,6 +15,7 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
 from tasklib.core.calls.middleware import Middleware
 from tasklib.core.calls.signals import Restart, Suspended
+from tasklib.core.texts.signal_text import for_signals
 from tasklib.errors import Snooze
 from tasklib.queue.instrumentation import (
     Instrumentation,
@@ -212,6 +213,7 @@ def _current_trace() -> dict[str, str]:
 
 
 def _describe(span: Span, ctx: TaskContext, error: BaseException) -> None:
+    error = for_signals(error)
     kind = type(error).__qualname__
     span.set_attribute("error.type", kind)
     span.set_status(Status(StatusCode.ERROR, kind))

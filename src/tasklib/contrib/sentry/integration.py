@@ -16,6 +16,7 @@ from tasklib.core.calls.middleware import Middleware
 from tasklib.core.calls.signals import Restart, Suspended
 from tasklib.core.codec import size_of
 from tasklib.core.schedule import Plan
+from tasklib.core.texts.signal_text import for_signals
 from tasklib.errors import Abort, Retry, Snooze
 from tasklib.queue.instrumentation import Instrumentation, Sending, instrument_queues
 
@@ -159,7 +160,7 @@ def _monitor_settings(plan: Plan) -> dict[str, Any] | None:
 
 def _capture(ctx: TaskContext, error: BaseException) -> None:
     event, hint = event_from_exception(
-        error,
+        for_signals(error),
         client_options=sentry_sdk.get_client().options,
         mechanism={"type": "tasklib", "handled": False},
     )

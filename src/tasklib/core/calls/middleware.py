@@ -10,6 +10,7 @@ from typing import Any
 from tasklib.core.calls.base_exceptions import is_interrupt
 from tasklib.core.calls.context import StepContext, TaskContext
 from tasklib.core.calls.signals import Restart
+from tasklib.core.texts.signal_text import for_signals
 
 log = logging.getLogger("tasklib.worker")
 
@@ -173,14 +174,17 @@ def around_step(hooks: Sequence[Middleware], ctx: StepContext) -> AbstractContex
 
 
 def call_error_hooks(hooks: Sequence[ErrorHook], ctx: TaskContext, error: BaseException) -> None:
-    """Call every error hook; one that fails itself is logged and changes nothing.  A restart is no error."""
+    """Call every error hook with what may leave the process; one that fails itself is logged and changes nothing.
+
+    A restart is no error.
+    """
     for hook in () if isinstance(error, Restart) else hooks:
         try:
-            hook(ctx, error)
+            hook(ctx, for_signals(error))
         except BaseException as broken:
             if is_interrupt(broken):
                 raise
-            log.exception("the error hook %r failed", hook)
+            log.exception("the error hook %r failed", hook, exc_info=for_signals(broken))
 
 
 def call_end_hooks(hooks: Sequence[EndHook], ids: Sequence[str]) -> None:
@@ -219,4 +223,4 @@ def _logged(hook: Middleware) -> Generator[None]:
     except BaseException as broken:
         if is_interrupt(broken):
             raise
-        log.exception("%s.failed raised", type(hook).__name__)
+        log.exception("%s.failed raised", type(hook).__name__, exc_info=for_signals(broken))

@@ -13,6 +13,7 @@ from tasklib.core.codec import dumps, loads
 from tasklib.core.schedule import BrokenPlan, Plan, Schedule
 from tasklib.core.task import NewTask
 from tasklib.core.task_id import TaskId
+from tasklib.core.texts.signal_text import for_signals
 from tasklib.errors import ConfigurationError, StorageError
 from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.operations.tasks import submit_once, submit_tasks
@@ -172,8 +173,8 @@ def _fire_alone(schedule: Schedule, make: MakeTask, clock: datetime) -> Operatio
         if isinstance(error, StorageError) and type(error) is not StorageError:
             raise  # not the schedule's fault: the database is unavailable, full, or refuses, or there was a conflict
         yield ROLLBACK
-        reason = f"{type(error).__name__}: {reason_of(error)}"
-        log.warning("schedule %r cannot run, and is tried again in %d s: %s", schedule.name, HELD_SECONDS, reason)
+        reason, shown = (f"{type(each).__name__}: {reason_of(each)}" for each in (error, for_signals(error)))
+        log.warning("schedule %r cannot run, and is tried again in %d s: %s", schedule.name, HELD_SECONDS, shown)
         held = {"name": schedule.name, "version": schedule.version, "error": reason, "seconds": HELD_SECONDS}
         yield Statement("hold_schedule", held)
         return 0, False

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from tasklib.core.lifecycle import Ending, Event
 from tasklib.core.outcome import Completion
 from tasklib.core.texts.error_text import summary
+from tasklib.core.texts.signal_text import without_values
 from tasklib.storage.rows import ClaimedTask
 
 log = logging.getLogger("tasklib.worker")
@@ -36,7 +37,7 @@ class EndLog:
     def ended(self, task: ClaimedTask, ending: Ending) -> None:
         """Log an attempt that ended in any other way."""
         # The error was redacted when the attempt ended, before it was shortened.
-        reason = summary(ending.error) if ending.error else ""
+        reason = without_values(summary(ending.error)) if ending.error else ""
         level = logging.INFO if ending.error is None else logging.WARNING
         took, delay = _took(ending.started, ending.ended), ending.delay or 0.0
         words = _WORDS[ending.event].format(took=took, delay=delay, waits_for=ending.waits_for)
