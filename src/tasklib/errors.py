@@ -149,6 +149,13 @@ class TaskNotFound(TaskLibError, LookupError):
         self.task_id = task_id
         super().__init__(f"no task has the id {task_id}; it may have been deleted or cleaned up")
 
+    @classmethod
+    def instead_of_task(cls, given: Any) -> TaskNotFound:
+        """For what was given where a task is needed: None, as for an id that no task has, or an id."""
+        error = cls(given)
+        error.args = (f"a task is needed, as get_task(id) and queue.get(id) return it; {_instead_of_task(given)}",)
+        return error
+
 
 class InvalidTaskId(TaskNotFound, ValueError):
     """The value cannot be a task's id."""
@@ -504,6 +511,14 @@ def _instead_of_id(given: Any) -> str:
     if hasattr(given, "id") and hasattr(given, "state"):
         return f"got a {kind}: write task.id"
     return f"got {given!r:.80}"
+
+
+def _instead_of_task(given: Any) -> str:
+    if given is None:
+        return "got None: no task has that id (any more); write `if task is not None` first"
+    if isinstance(given, UUID | str):
+        return "got an id: write queue.get(id)"
+    return _instead_of_id(given)
 
 
 def seconds_of(delay: float | timedelta) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tasklib import Retry, TaskQueue
+from tasklib import ConfigurationError, Retry, TaskQueue
 
 
 @pytest.fixture
@@ -37,12 +37,22 @@ def queue(database_url: str) -> Iterator[TaskQueue]:
         (["retrying", "failed"], {"retrying"}),
         (["retrying"], {"retrying"}),
         (["delayed"], {"delayed"}),
-        ([], {"due", "delayed", "retrying", "completed"}),
     ],
 )
 def test_states_are_a_union(queue: TaskQueue, states: list[str], names: set[str]) -> None:
     assert {task.name for task in queue.list(state=states)} == names
     assert queue.count(state=states) == len(names)
+
+
+def test_no_states_are_refused_and_stand_neither_for_all_nor_for_none(queue: TaskQueue) -> None:
+    none: list[str] = []
+    for call in (queue.list, queue.count, queue.cancel_many, queue.retry_many, queue.delete_many):
+        with pytest.raises(ConfigurationError, match="leave it out"):
+            call(state=none)
+    with pytest.raises(ConfigurationError, match="leave it out"):
+        queue.cleanup(older_than=0, state=none)
+    assert queue.cancel_many(ids=[]) == 0
+    assert queue.count() == queue.count(state=None) == 4
 
 
 def test_cancelling_all_reaches_every_live_task(queue: TaskQueue) -> None:

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tasklib import TaskQueue
+from tasklib import TaskNotFound, TaskQueue
 from tasklib.core.queue_info import QueueStats
 from tasklib.core.task import (
     Task,
@@ -186,3 +186,14 @@ def test_the_total_counts_each_task_once():
     )
 
     assert stats.total == 21
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [is_pending, is_running, is_completed, is_failed, is_terminal, has_result, has_error],
+    ids=lambda ask: ask.__name__,
+)
+def test_what_is_no_task_is_refused_with_what_to_write(ask: Callable[[Any], bool]) -> None:
+    for given, remedy in ((None, "if task is not None"), (uuid4(), "queue.get"), (str(uuid4()), "queue.get")):
+        with pytest.raises(TaskNotFound, match=remedy):
+            ask(given)

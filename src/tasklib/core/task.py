@@ -9,6 +9,8 @@ from enum import StrEnum
 from typing import Any, Final, Literal
 from uuid import UUID
 
+from tasklib.errors import TaskNotFound
+
 OnConflict = Literal["return", "raise", "replace"]
 DEFAULT_RETRIES: Final = 3
 """Retries by default; also shown for a row that has no number of its own yet."""
@@ -165,7 +167,7 @@ def is_pending(task: Task) -> bool:
         >>> is_pending(queue.get(add.submit(1)))
         True
     """
-    return task.state is TaskState.PENDING
+    return _required(task).state is TaskState.PENDING
 
 
 def is_running(task: Task) -> bool:
@@ -175,7 +177,7 @@ def is_running(task: Task) -> bool:
         >>> is_running(queue.get(add.submit(1)))
         False
     """
-    return task.state is TaskState.RUNNING
+    return _required(task).state is TaskState.RUNNING
 
 
 def is_completed(task: Task) -> bool:
@@ -188,7 +190,7 @@ def is_completed(task: Task) -> bool:
         >>> is_completed(queue.get(task_id))
         True
     """
-    return task.state is TaskState.COMPLETED
+    return _required(task).state is TaskState.COMPLETED
 
 
 def is_failed(task: Task) -> bool:
@@ -201,7 +203,7 @@ def is_failed(task: Task) -> bool:
         >>> is_failed(queue.get(task_id))
         True
     """
-    return task.state is TaskState.FAILED
+    return _required(task).state is TaskState.FAILED
 
 
 def is_terminal(task: Task) -> bool:
@@ -216,7 +218,7 @@ def is_terminal(task: Task) -> bool:
         >>> is_terminal(queue.get(task_id))
         True
     """
-    return task.completed_at is not None
+    return _required(task).completed_at is not None
 
 
 def has_result(task: Task) -> bool:
@@ -231,7 +233,7 @@ def has_result(task: Task) -> bool:
         >>> has_result(queue.get(task_id))
         True
     """
-    return task.result is not None
+    return _required(task).result is not None
 
 
 def has_error(task: Task) -> bool:
@@ -244,7 +246,15 @@ def has_error(task: Task) -> bool:
         >>> has_error(queue.get(task_id))
         True
     """
-    return task.error is not None
+    return _required(task).error is not None
+
+
+def _required(task: Task) -> Task:
+    """The task itself; TaskNotFound says what was given instead."""
+    given: Any = task
+    if given is None or isinstance(given, UUID | str) or hasattr(given, "__await__"):
+        raise TaskNotFound.instead_of_task(given)
+    return task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

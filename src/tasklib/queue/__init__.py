@@ -1,7 +1,7 @@
 """TaskQueue, one module for each thing it can do."""
 
 from tasklib.core.task_id import require_id
-from tasklib.queue.arguments import Filters, Id, task_filter
+from tasklib.queue.arguments import Filters, Id, check_states, task_filter
 from tasklib.queue.methods.acting import ActsOnTasks
 from tasklib.queue.methods.controlling import ControlsTasks
 from tasklib.queue.methods.defining import DefinesTasks, define
@@ -12,7 +12,7 @@ from tasklib.queue.methods.reading import ReadsTasks
 from tasklib.queue.methods.scheduling import KeepsSchedules
 from tasklib.queue.methods.working import RunsTasks
 
-__all__ = ["Filters", "Id", "TaskQueue", "define", "require_id", "task_filter"]
+__all__ = ["Filters", "Id", "TaskQueue", "check_states", "define", "require_id", "task_filter"]
 
 
 class TaskQueue(

@@ -90,13 +90,18 @@ def _with_terms(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_states(state: str | Iterable[str] | None, known: Sequence[str] = FILTER_STATES) -> tuple[str, ...]:
-    """The given states, each checked; empty for None."""
+    """The given states, each checked; empty for None, and an empty collection is an error."""
     if state is None:
         return ()
     given: Any = state
     if not isinstance(given, Iterable):
         raise ConfigurationError(f"state must be a state or several, got {state!r}; the states are {', '.join(known)}")
     states = (state,) if isinstance(state, str) else tuple(state)
+    if not states:
+        # As a filter it would stand for all states, where an empty `ids` stands for no task.
+        raise ConfigurationError(
+            "state must name a state at least, got none of them; leave it out, or give None, for all"
+        )
     for each in states:
         if each not in known:
             raise ConfigurationError(f"no such state: {each!r}; the states are {', '.join(known)}")

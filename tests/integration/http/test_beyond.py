@@ -130,6 +130,8 @@ def test_bulk_without_a_condition_is_refused(queue: Face, http: Client, which: d
     assert refused.status_code == 400
     assert queue.count(state="pending") == 1
     assert http.post("/api/tasks/bulk", {"action": "cancel", "filter": {"ids": []}}).json()["changed"] == 0
+    refused = http.post("/api/tasks/bulk", {"action": "cancel", "filter": {"type": "job", "status": []}})
+    assert (refused.status_code, "leave it out" in refused.text) == (400, True)
 
 
 def test_bulk_gives_what_has_not_ended_a_priority(queue: Face, http: Client) -> None:

@@ -25,7 +25,7 @@ from tasklib.http.schemas.fields import (
     Whole,
     check_number,
 )
-from tasklib.queue import task_filter
+from tasklib.queue import check_states, task_filter
 from tasklib.service.pages import Start
 
 StatusFilter = Literal[
@@ -219,6 +219,8 @@ class BulkFilter(Criteria):
 
     @model_validator(mode="after")
     def _says_something(self) -> BulkFilter:
+        if "status" in self.model_fields_set:
+            check_states(states_of(self.status))  # an empty list is refused
         # Without ids none is meant, and without a fingerprint those that have none; other empty values mean all.
         says = self.ids is not None or self.fingerprint is not None
         if not says and not any(getattr(self, name) for name in self.model_fields_set):
