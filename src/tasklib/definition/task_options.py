@@ -153,7 +153,7 @@ class TaskOptions:
 
     @classmethod
     def of_rows(cls, stored: Mapping[str, Any]) -> Self:
-        """The options that `for_rows` has told; those of a newer version, which are not known here, are left out."""
+        """The options that `for_rows` gave; those of a newer version, which are not known here, are left out."""
         return cls(**{name: stored[name] for name in _OF_ROWS if name in stored})
 
     def key_names(self) -> Sequence[str]:
