@@ -50,7 +50,7 @@ def for_signals(error: BaseException) -> BaseException:
     else:
         try:
             shown = copy.copy(error)
-        except Exception:  # noqa: BLE001  the user's own class of exception
+        except BaseException:  # noqa: BLE001  the user's own class of exception, which may raise anything
             shown = ExecutionError(f"{type(error).__name__}: {message_of(error)}")
     shown.__cause__, shown.__suppress_context__ = None, True
     return shown.with_traceback(error.__traceback__)
