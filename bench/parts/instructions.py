@@ -68,8 +68,8 @@ class Counted:
         return connection
 
     def instructions(self, kind: str, batch: int = 1) -> float:
-        """How many one statement of the kind needs, or one claim, or a claim and its finish."""
-        if kind in ("claim", "both"):
+        """How many one statement of the kind needs, or one claim of a kind, or a claim and its finish."""
+        if kind not in ("submit", "insert"):
             with self.connect() as connection:
                 fill = "INSERT INTO tasks (name, kwargs) SELECT 'noop', '{}' FROM generate_series(1, %s)"
                 connection.execute("TRUNCATE tasks")
@@ -81,7 +81,7 @@ class Counted:
     def _count(self, kind: str, times: int, batch: int) -> int:
         with self.connect() as connection:
             drain = Drain(connection, self.dialect)
-            if kind in ("claim", "both"):
+            if kind not in ("submit", "insert"):
                 drain.register()
             for _ in range(times):
                 if kind == "submit":
@@ -92,7 +92,7 @@ class Counted:
                 elif kind == "insert":
                     connection.execute("INSERT INTO tasks (name, kwargs) VALUES ('noop', '{}')")
                 else:
-                    _work(drain, batch, finish=kind == "both")
+                    _work(drain, batch, plain=kind in ("plain", "lone"), lone=kind == "lone", finish=kind == "both")
             pid = connection.info.backend_pid
         return self._total(pid)
 
@@ -106,7 +106,7 @@ class Counted:
         raise RuntimeError(f"Valgrind wrote nothing about process {pid}")
 
 
-def _work(drain: Drain, batch: int, *, finish: bool) -> None:
+def _work(drain: Drain, batch: int, *, plain: bool, lone: bool, finish: bool) -> None:
     claim = Claim(
         instance=drain.instance,
         worker_id=WORKER_ID,
@@ -114,6 +114,8 @@ def _work(drain: Drain, batch: int, *, finish: bool) -> None:
         limit=batch,
         lease_seconds=600.0,
         held=[],
+        plain=plain,
+        lone=lone,
         keyed=False,
         limited=False,
     )
@@ -146,7 +148,9 @@ def run(options: argparse.Namespace) -> None:
         rows = [("submit", "", f"{counted.instructions('submit'):,.0f}")]
         rows.append(("created over HTTP", "", f"{counted.instructions('created'):,.0f}"))
         rows.append(("INSERT by hand", "", f"{counted.instructions('insert'):,.0f}"))
+        rows.append(("claim of a worker that waits", "1", f"{counted.instructions('lone'):,.0f}"))
         for batch in options.batch:
+            rows.append(("plain claim", str(batch), f"{counted.instructions('plain', batch) / batch:,.0f}"))
             claim, both = (counted.instructions(kind, batch) / batch for kind in ("claim", "both"))
             rows += [("claim", str(batch), f"{claim:,.0f}"), ("finish", str(batch), f"{both - claim:,.0f}")]
         version = counted.server.installation.version

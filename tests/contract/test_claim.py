@@ -246,6 +246,55 @@ def test_the_next_due_moment_is_told_beside_what_is_due(queue: Face, worker: Ins
     assert claimed.next_due_in == pytest.approx(30, abs=0.001)
 
 
+@pytest.mark.backends("postgres")
+@pytest.mark.parametrize("due", ["later", "another", "more urgent", "of another name"])
+def test_a_claim_of_a_single_task_takes_the_best_and_says_whether_more_is_due(queue: Face, due: str):
+    """Only PostgreSQL has a smaller statement for it."""
+    worker = queue.worker("job", "zoo")
+    first = queue.enqueue("job", priority=3)
+    match due:
+        case "another":
+            queue.enqueue("job", priority=3)
+        case "more urgent":
+            first = queue.enqueue("job", priority=9)
+        case "of another name":
+            queue.enqueue("zoo")
+        case _:
+            queue.enqueue("job", priority=3, delay_seconds=30)
+            queue.enqueue("zoo", delay_seconds=60)
+
+    claimed = worker.claim(1)
+
+    assert worker.holds() == [(task.id, task.version) for task in claimed.tasks] == [(str(first), 1)]
+    assert claimed.exhausted == (due == "later")
+    assert claimed.next_due_in == (pytest.approx(30, abs=0.001) if due == "later" else pytest.approx(0, abs=0.001))
+
+
+@pytest.mark.backends("postgres")
+@pytest.mark.parametrize("state", ["paused", "keyed", "expired", "locked", "declared dead"])
+def test_where_more_than_order_decides_a_claim_of_a_single_task_decides_as_every_other(queue: Face, state: str):
+    worker = queue.worker()
+    options = {"keyed": {"concurrency_key": "k"}, "expired": {"expires_at": queue.now + timedelta(seconds=1)}}
+    task_id = queue.enqueue("job", **options.get(state, {}))
+    with psycopg.connect(libpq_url(queue.url)) as other:
+        match state:
+            case "paused":
+                queue.pause("job")
+            case "expired":
+                queue.advance(2)
+            case "locked":
+                other.execute("SELECT FROM tasks FOR UPDATE")
+            case "declared dead":
+                other.execute("DELETE FROM tasklib_claims")
+                other.commit()
+        claimed = worker.claim(1)
+
+    assert [task.id for task in claimed.tasks] == ([str(task_id)] if state == "keyed" else [])
+    assert claimed.contended == (state in ("locked", "expired"))  # it is not the last to be looked at
+    assert claimed.registered == (state != "declared dead")
+    assert queue.read(task_id).state == {"expired": "cancelled", "keyed": "running"}.get(state, "pending")
+
+
 def test_a_retry_counts_for_the_next_due_moment(queue: Face, worker: Instance):
     queue.task_in(Phase.RETRYING)
 

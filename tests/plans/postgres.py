@@ -124,6 +124,7 @@ class PostgresTable:
         keyed: bool = False,
         after: Sequence[Position] = (),
         woken: Sequence[int] = (),
+        lone: bool = False,
     ) -> Operation[Any]:
         return claim_tasks(
             Claim(
@@ -136,6 +137,7 @@ class PostgresTable:
                 plain=plain and not keyed,
                 after=after,
                 woken=woken,
+                lone=lone,
                 keyed=keyed,
                 limited=keyed,
             )

@@ -35,6 +35,9 @@ FINISH_PAGES, FINISH_BYTES = 7, 270
 """Measured 6.1 (3.1 on PostgreSQL 18) and 246."""
 STORED_TEXT = 14_500
 """Characters; measured 13,527 on PostgreSQL 18, and 28,635 before there were domains and short conditions."""
+LONE_PAGES = 45
+"""Of the claim of a single task: to the best one of each name and priority, to what comes after it, and the update;
+measured 35."""
 TASKS_PER_STATEMENT = 5
 """Measured 23; a busy machine may cut a drain into smaller pieces."""
 LONE = 20
@@ -87,6 +90,14 @@ def test_a_finish_touches_few_pages_and_logs_few_bytes(table: PostgresTable) -> 
     pages, logged = cost(table, lambda: complete_tasks(done), FINISH_PAGES, FINISH_BYTES)
     assert pages <= FINISH_PAGES
     assert logged <= FINISH_BYTES
+
+
+def test_a_claim_of_a_single_task_touches_few_pages_however_many_are_due(table: PostgresTable) -> None:
+    table.explain(lambda: table.claim(["nobody"], BATCH))  # The session has read the catalogue by now.
+    for _ in range(2):
+        plan = table.explain(lambda: table.claim(names(1), BATCH, lone=True))
+    assert plan.buffers <= LONE_PAGES
+    assert len(table.run(table.claim(names(1), BATCH, lone=True)).tasks) == 1
 
 
 def test_an_empty_claim_writes_nothing(table: PostgresTable) -> None:
@@ -241,5 +252,6 @@ async def test_a_task_for_an_idle_worker_is_one_claim_and_one_finish(
         claims = sum(count for name, count in sent.items() if name.startswith("claim"))
         assert sent["complete_tasks"] == LONE
         assert claims <= 2 * LONE + 1, sent  # one each; a notice that comes late makes the worker look once more
+        assert sent["claim_lone"] >= LONE / 2, sent  # the smallest, which most claims of a lone task are
         worker.cancel()
         await asyncio.gather(worker, return_exceptions=True)

@@ -238,6 +238,18 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
                 plain=True,
             )
         ),
+        "claim_lone": lambda: claims.claim_tasks(
+            claims.Claim(
+                instance=instance,
+                worker_id="worker-1",
+                names=names(1),
+                limit=BATCH,
+                lease_seconds=60.0,
+                held=[],
+                plain=True,
+                lone=True,
+            )
+        ),
         "claim_woken": Statement(
             "claim_woken",
             {
@@ -305,6 +317,7 @@ SINGLE = {
     "find_ids",
     "watch_task",
     "last_position",
+    "claim_lone",
 }
 PAGES_PER_ROW, STEPS_PER_ROW = 45, 1_000
 """An update that moves a row enters it in every index, three or four pages each."""

@@ -55,6 +55,8 @@ class Claim:
     """At most so many tasks of a name."""
     plain: bool = False
     """Try a smaller statement first, which is enough where nothing is paused or limited and no key has a hint."""
+    lone: bool = False
+    """Before that one, try the smallest, which takes a single task: nothing else is expected to be due."""
     after: Sequence[Position] = ()
     """Where the last claim stopped."""
     woken: Sequence[int] = ()
@@ -120,7 +122,9 @@ def look_around(instance: UUID, names: Sequence[str], notify_for: float | None =
 def claim_tasks(claim: Claim) -> Operation[Claimed]:
     """Lease due tasks, best first; the answer says what the next claim should look for."""
     if claim.plain and not claim.caps:
-        claimed = yield from _claim_plainly(claim)
+        claimed = (yield from _claim_lone(claim)) if claim.lone and not claim.after else None
+        if claimed is None:
+            claimed = yield from _claim_plainly(claim)
         if claimed is not None:
             return claimed
     return (yield from _claim_under_limits(claim))
@@ -169,6 +173,18 @@ def _claim_under_limits(claim: Claim) -> Operation[Claimed]:
         plain=not row["switched"] and not row["hints"],
         hinted=hinted,
     )
+
+
+def _claim_lone(claim: Claim) -> Operation[Claimed | None]:
+    """Lease the best due task alone, with the smallest statement; None where that is not enough, or nothing is due."""
+    rows = yield Statement("claim_lone", _params(claim))
+    if not rows:
+        return None
+    (row,) = rows
+    next_due_in: float | None = row["next_due_in"]
+    tasks, broken = _claimed(row, 1, claim.lease_seconds)
+    yield from _fail(broken)
+    return Claimed(tasks, plain=True, next_due_in=next_due_in, exhausted=next_due_in is None or next_due_in > 0)
 
 
 def _claim_plainly(claim: Claim) -> Operation[Claimed | None]:

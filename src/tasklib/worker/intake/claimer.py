@@ -61,6 +61,8 @@ class Claimer:
         self._plain = self._database.dialect == "postgres"
         """Whether the smaller statement may be enough; not used on SQLite, where every statement is prepared
         quickly."""
+        self._was_lone = False
+        """Whether the last claim that found tasks found a single one: the next notification is likely for one too."""
         self._keyed = True
         """Whether the next claim checks concurrency keys: the last one found that some may have a task to start."""
         self._cursor = ClaimCursor()
@@ -121,7 +123,10 @@ class Claimer:
     async def _take(self, wanted: int) -> Claimed:
         """Claim once and start the tasks; a notification for more than fits here is passed on to another worker."""
         notified, self._notified = self._notified, False
-        claimed = await self.claim(wanted)
+        lone = notified and self._was_lone
+        claimed = await self.claim(wanted, lone=lone)
+        if claimed.tasks or lone:
+            self._was_lone = claimed.exhausted and len(claimed.tasks) == 1
         # A heartbeat may have found this instance declared dead before the answer came: then others run these tasks.
         self.declared_dead |= not claimed.registered
         if self.declared_dead:
@@ -138,15 +143,17 @@ class Claimer:
             await asyncio.sleep(0)
         if claimed.tasks:
             await self._wakeups.listen()
-        if full:
+        # The claim of a single task that leaves more is followed by one for all the others.
+        if full or (lone and not claimed.exhausted):
             self._notified |= notified
+        if full:
             await self._declare_busy()
         elif notified and any(cap <= 0 for cap in self._selection.caps().values()):
             await self._database.arun(workers.wake_workers)
         return claimed
 
-    async def claim(self, limit: int) -> Claimed:
-        """Claim up to `limit` tasks now."""
+    async def claim(self, limit: int, *, lone: bool = False) -> Claimed:
+        """Claim up to `limit` tasks now; a `lone` claim expects one and tries the smallest statement first."""
         held = [(task.seq, task.version) for task in self._claims()]
         selection, plain = self._selection, self._plain
         names, caps = selection.names(), selection.caps()
@@ -164,6 +171,7 @@ class Claimer:
                     limit=limit,
                     caps=caps,
                     plain=plain,
+                    lone=lone,
                     after=after,
                     woken=woken,
                     keyed=keyed,
