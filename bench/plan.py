@@ -65,7 +65,16 @@ WORKLOADS = (
     Workload("P5s", "drain of 50,000, two worker processes", two, POSTGRES, None, *RATE, CPU, times=0.5),
     Workload("P6", "drain, plain functions in threads", threads, (TASKLIB, *REDIS), None, "per_second", "/s", CPU),
     Workload("P6p", "drain, child processes", processes, (TASKLIB, REDIS[0]), 10_000, "per_second", "/s", CPU),
-    Workload("P8", "wake-up of an idle worker", workloads.latency, WAKING, 200, "p50_ms", " ms", ("p95_ms", "p99_ms")),
+    Workload(
+        "P8",
+        "wake-up of an idle worker",
+        workloads.latency,
+        WAKING,
+        200,
+        "p50_ms",
+        " ms",
+        ("p95_ms", "p99_ms", "worker_us", "server_us"),
+    ),
     Workload("P9", "drain among 12,000,000 other rows", crowded.among_many, (TASKLIB,), None, "per_second", "/s", CPU),
     Workload(
         "P10",

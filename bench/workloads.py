@@ -63,10 +63,14 @@ def latency(places: Places, peer: Peer, count: int) -> Figures:
         with Workers(peer, address) as running:
             _until_ready(peer, running, address)
             running.latencies.clear()
+            before = running.cpu(), places.server_cpu(peer)
             produce(peer, "paced", address, count)
             _until(lambda: len(running.latencies) >= count, 10)
+            after = running.cpu(), places.server_cpu(peer)
         found = sorted(running.latencies)
-    return {f"p{part}_ms": found[min(len(found) - 1, int(len(found) * part / 100))] * 1e3 for part in (50, 95, 99)}
+    worker, server = ((b - a) / count * 1e6 for a, b in zip(before, after, strict=True))
+    moments = {f"p{part}_ms": found[min(len(found) - 1, int(len(found) * part / 100))] * 1e3 for part in (50, 95, 99)}
+    return {**moments, "worker_us": worker, "server_us": server}
 
 
 SETTLE_SECONDS = 35.0
