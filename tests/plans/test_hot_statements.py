@@ -27,6 +27,7 @@ from tasklib.storage.operations.claims import Position
 from tasklib.storage.operations.limits import pauses
 from tasklib.storage.operations.reading import lists
 from tasklib.storage.operations.workflows import steps
+from tasklib.storage.operations.workflows.groups import FIRST
 from tasklib.storage.statement import Operation, Statement, load_sql
 from tests.plans.crowd import DUE, SPREAD, due_ids, names
 from tests.plans.postgres import PostgresTable
@@ -143,7 +144,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
             {"id": str(uuid4()), "task_id": waiting[0], "key": "k", "kind": "map", "total": 0, "sealed": False}
             | {"max_failures": None},
         ),
-        "find_members": Statement("find_members", {"id": str(UUID(int=0)), "after": 0, "limit": BATCH}),
+        "find_members": Statement("find_members", {"id": str(UUID(int=0)), "after": FIRST, "limit": BATCH}),
         "lock_holder": Statement("lock_holder", {"ids": dumps(waiting[:2])}),
         "find_circle": Statement("find_circle", {"id": waiting[0], "holder": waiting[-1]}),
         "follow_task": Statement("follow_task", {"id": waiting[0], "group_id": str(uuid4())}),

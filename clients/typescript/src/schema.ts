@@ -7503,7 +7503,7 @@ export interface operations {
     list_children_api_tasks__task_id__children__key__get: {
         parameters: {
             query: {
-                after?: number;
+                after?: string | null;
                 version: number;
             };
             header?: never;

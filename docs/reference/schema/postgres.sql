@@ -231,24 +231,29 @@ CREATE FUNCTION {schema}.tasklib_undo(workflow uuid, moment timestamp with time 
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
     WITH bound AS MATERIALIZED (
-        SELECT s.undo, (s.undo ->> 'id')::uuid AS id, (s.undo ->> 'after')::uuid AS after,
-            row_number() OVER latest AS place, lag(s.undo) OVER latest AS prior, count(*) OVER () AS total,
-            first_value((s.undo ->> 'after')::uuid) OVER latest AS members
+        SELECT s.undo, (s.undo ->> 'after')::uuid AS after, row_number() OVER latest AS place, lag(s.undo) OVER latest AS prior,
+            count(*) OVER () AS total, first_value(s.undo ->> 'after') OVER latest AS members
         FROM {schema}.tasklib_steps AS s
         WHERE s.task_id = workflow AND s.undo IS NOT NULL
             AND NOT EXISTS (SELECT FROM {schema}.tasklib_groups AS g WHERE g.task_id = workflow AND g.kind = 'undo')
         WINDOW latest AS (ORDER BY s.number DESC, s.started_at DESC, s.key DESC)
+    ),
+    -- Ids of members count up from their group's.
+    named AS MATERIALIZED (
+        SELECT b.*, (left(b.members, 30) || lpad(to_hex(b.place), 6, '0'))::uuid AS id,
+            (left(b.members, 30) || lpad(to_hex(b.place - 1), 6, '0'))::uuid AS prior_id
+        FROM bound AS b
     ),
     undos AS (
         INSERT INTO {schema}.tasklib_groups (id, task_id, key, kind, run_if, total, sealed, fired_at)
         SELECT b.after, CASE WHEN b.place = 1 THEN workflow ELSE b.id END, '', CASE WHEN b.place = 1 THEN 'undo' ELSE 'after' END,
             CASE WHEN b.place > 1 THEN 'end' END, CASE WHEN b.place = 1 THEN b.total ELSE 1 END, true,
             CASE WHEN b.place = 1 THEN moment END
-        FROM bound AS b
+        FROM named AS b
     ),
     edges AS (
         INSERT INTO {schema}.tasklib_edges (task_id, group_id, number)
-        SELECT (b.prior ->> 'id')::uuid, b.after, 0 FROM bound AS b WHERE b.place > 1
+        SELECT b.prior_id, b.after, 0 FROM named AS b WHERE b.place > 1
     )
     INSERT INTO {schema}.tasks (
         id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
@@ -256,9 +261,9 @@ CREATE FUNCTION {schema}.tasklib_undo(workflow uuid, moment timestamp with time 
     )
     SELECT b.id, u.name, coalesce(u.kwargs, 'null'), moment + make_interval(secs => coalesce(u.delay, 0)), moment, moment,
         u.max_retries, u.timeout_seconds, coalesce(u.priority, 0), coalesce(u.tags, '{}'), u.concurrency_key, u.headers,
-        b.members, CASE WHEN b.place < b.total THEN 33 ELSE 1 END,
+        b.members::uuid, CASE WHEN b.place < b.total THEN 33 ELSE 1 END,
         CASE WHEN b.place > 1 THEN left('prerequisites ' || (b.prior ->> 'name'), 200) END
-    FROM bound AS b CROSS JOIN LATERAL jsonb_to_record(b.undo) AS u (
+    FROM named AS b CROSS JOIN LATERAL jsonb_to_record(b.undo) AS u (
         name text, kwargs jsonb, delay double precision, max_retries integer, timeout_seconds double precision,
         priority integer, tags jsonb, concurrency_key text, headers jsonb
     )
@@ -820,8 +825,6 @@ CREATE INDEX tasklib_waits_task ON {schema}.tasklib_waits USING btree (task_id);
 CREATE INDEX tasks_claim ON {schema}.tasks USING btree (name, priority DESC, due_at, seq) WHERE ((due_at IS NOT NULL) AND (concurrency_key IS NULL));
 
 CREATE INDEX tasks_dead ON {schema}.tasks USING btree (name, fingerprint, dead_at) WHERE (dead_at IS NOT NULL);
-
-CREATE INDEX tasks_group ON {schema}.tasks USING btree (group_id, seq) WHERE (group_id IS NOT NULL);
 
 CREATE INDEX tasks_keyed ON {schema}.tasks USING btree (concurrency_key, name, priority DESC, due_at, seq) WHERE ((due_at IS NOT NULL) AND (concurrency_key IS NOT NULL));
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from tasklib.core.calls.groups import Group
 from tasklib.errors import StorageError
 from tasklib.storage.database import Database, HasDatabase
-from tasklib.storage.operations.workflows.groups import list_members
+from tasklib.storage.operations.workflows.groups import FIRST, list_members
 from tasklib.storage.rows import json_value
 from tasklib.storage.statement import Row
 
@@ -30,16 +30,16 @@ class StoredResults(Generic[R]):
         return lambda group: cls(group, storage.database, read)
 
     def __iter__(self) -> Iterator[R]:
-        after, seen = 0, 0
+        after, seen = FIRST, 0
         while page := self._database.run(partial(list_members, self._group.id, after)):
-            after, seen = page[-1]["seq"], seen + len(page)
+            after, seen = str(page[-1]["id"]), seen + len(page)
             yield from self._values(page)
         self._require_all(seen)
 
     async def __aiter__(self) -> AsyncIterator[R]:
-        after, seen = 0, 0
+        after, seen = FIRST, 0
         while page := await self._database.arun(partial(list_members, self._group.id, after)):
-            after, seen = page[-1]["seq"], seen + len(page)
+            after, seen = str(page[-1]["id"]), seen + len(page)
             for value in self._values(page):
                 yield value
         self._require_all(seen)

@@ -16,6 +16,7 @@ from tasklib.http.routes.workers import Owner, TaskId
 from tasklib.http.schemas.workers import (
     Child,
     ChildPage,
+    ChildQuery,
     ChildrenInput,
     ChildrenStored,
     PageQuery,
@@ -133,13 +134,13 @@ async def list_children(
     request: Request,
     records: Records,
     owner: Owner,
-    query: Annotated[PageQuery, Query()],
+    query: Annotated[ChildQuery, Query()],
 ) -> ChildPage:
     """The children of a step with their results, in the order in which they were sent, 1000 at a time."""
     found = await records.aresults(Attempt(task_id, query.version, owner), key, query.after)
     url = f"{_own_url(request, task_id)}/children/{key}?version={query.version}"
     return ChildPage(
-        children=[Child.of(child) for child in found], next=f"{url}&after={found[-1].seq}" if found else None
+        children=[Child.of(child) for child in found], next=f"{url}&after={found[-1].id}" if found else None
     )
 
 

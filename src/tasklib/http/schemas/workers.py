@@ -232,6 +232,13 @@ class PageQuery(Input):
     after: Annotated[int, Field(ge=0, lt=2**53)] = 0
 
 
+class ChildQuery(Input):
+    """The attempt that asks, and the child after which the page begins."""
+
+    version: Annotated[int, Field(ge=0, lt=2**53)]
+    after: UUID | None = None
+
+
 class StepError(Input):
     """Why a step failed."""
 

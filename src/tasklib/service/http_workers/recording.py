@@ -126,7 +126,7 @@ class Recording(ServicePart):
     achildren = children.as_async
 
     @operation
-    def results(self, attempt: Attempt, key: str, after: int) -> Operation[Sequence[ChildResult]]:
+    def results(self, attempt: Attempt, key: str, after: UUID | None) -> Operation[Sequence[ChildResult]]:
         """The next children with their results, in the order in which they were sent."""
         return (yield from http_workflows.list_children(attempt, key, after))
 

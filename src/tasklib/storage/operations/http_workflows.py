@@ -84,8 +84,6 @@ class GroupState:
 class ChildResult:
     """A child with what became of it."""
 
-    seq: int
-    """Where it is in the order of the children."""
     id: UUID
     name: str
     state: str
@@ -235,7 +233,7 @@ def find_group(attempt: Attempt, key: str) -> Operation[UUID]:
     return new_group_id() if found is None else UUID(found.value["group"])
 
 
-def list_children(attempt: Attempt, key: str, after: int) -> Operation[list[ChildResult]]:
+def list_children(attempt: Attempt, key: str, after: UUID | None) -> Operation[list[ChildResult]]:
     """The next children of a step with what became of them, in the order in which they were sent."""
     yield from _require_attempt(attempt)
     found = yield from _find(attempt, key, "map")
@@ -243,11 +241,11 @@ def list_children(attempt: Attempt, key: str, after: int) -> Operation[list[Chil
         raise ConfigurationError(f"task {attempt.task_id} has no children under the key {key!r}")
     return [
         ChildResult(
-            *(row["seq"], uuid(row["id"]), row["name"], row["state"]),
+            *(uuid(row["id"]), row["name"], row["state"]),
             result=(json_value(row["result"]) or {}).get("value"),
             error=row["error"],
         )
-        for row in (yield from groups.list_members(found.value["group"], after))
+        for row in (yield from groups.list_members(found.value["group"], str(after or groups.FIRST)))
     ]
 
 

@@ -12,7 +12,10 @@ from tasklib.submission.function import BoundTask
 
 
 def undo_of(options: StepOptions, priority: int) -> dict[str, Any] | None:
-    """The undo task as stored with its step, with an id for itself and one for the group it will wait for."""
+    """The undo task as stored with its step, with an id for the group it will wait for.
+
+    Its own id follows from the group's of the last step when it is submitted.
+    """
     if options.undo is None:
         return None
     if not isinstance(options.undo, BoundTask):
@@ -31,6 +34,7 @@ def undo_of(options: StepOptions, priority: int) -> dict[str, Any] | None:
             f"the undo {new.name!r} has {' and '.join(found)}, and runs whenever the workflow fails; leave that out"
         )
     (row,) = rows_of([new])
+    del row["id"]
     return row | {"priority": new.priority or priority, "after": str(uuid4())}
 
 

@@ -24,6 +24,8 @@ from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement
 PAGE: Final = 1000
 REMOVED: Final = 10 * PAGE
 """Members of one group that one fold removes; others wait for it meanwhile."""
+FIRST: Final = str(UUID(int=0))
+"""Where the members of any group begin: before every id."""
 SHOWN: Final = 100
 """Children of a group that a tree shows."""
 GROUPS: Final = 100
@@ -142,9 +144,9 @@ def restart_children(
     if not is_over:
         return
     yield Statement("mark_groups", {"batch": dumps([{"id": group_id, "fired": False, "stopped": False}])})
-    after, retryable = 0, dumps(UNSUCCESSFUL)
+    after, retryable = FIRST, dumps(UNSUCCESSFUL)
     while members := (yield Statement("find_members", {"id": group_id, "after": after, "limit": PAGE})):
-        after = members[-1]["seq"]
+        after = str(members[-1]["id"])
         lost = sorted(str(row["id"]) for row in members if row["state"] in UNSUCCESSFUL)
         if rows and lost:
             yield from require_free_key(rows[0])
@@ -194,7 +196,7 @@ def show_tree(task_id: UUID) -> Operation[dict[str, Any]]:
     before = yield Statement("list_before", {"id": str(task_id)})
     groups: list[dict[str, Any]] = []
     for group in (yield Statement("list_groups", {"id": str(task_id)})):
-        members = yield Statement("find_members", {"id": str(group["id"]), "after": 0, "limit": SHOWN})
+        members = yield Statement("find_members", {"id": str(group["id"]), "after": FIRST, "limit": SHOWN})
         if not members and group["kind"] == "run":
             members = yield Statement("find_followed", {"id": str(group["id"])})
         counts = {name: group[name] for name in ("key", "kind", "total", "ended", "failed", "cancelled")}
@@ -207,8 +209,8 @@ def _in_short(row: Row) -> dict[str, Any]:
     return {"id": str(row["id"]), "name": row["name"], "state": row["state"]}
 
 
-def list_members(group_id: str, after: int) -> Operation[Sequence[Row]]:
-    """The next members of a group, in the order of the inputs."""
+def list_members(group_id: str, after: str) -> Operation[Sequence[Row]]:
+    """The next members of a group after an id, in the order of the inputs."""
     return (yield Statement("find_members", {"id": group_id, "after": after, "limit": PAGE}))
 
 
@@ -299,7 +301,7 @@ def _notify(group: Row) -> Operation[None]:
 
 def _first_member(group_id: str) -> Operation[Sequence[Row]]:
     """The one child of a group, or the task that its workflow follows; nothing if it was deleted."""
-    members = yield Statement("find_members", {"id": group_id, "after": 0, "limit": 1})
+    members = yield Statement("find_members", {"id": group_id, "after": FIRST, "limit": 1})
     return members or (yield Statement("find_followed", {"id": group_id}))
 
 
@@ -312,9 +314,9 @@ def _child(row: Row) -> dict[str, Any]:
 
 def _cancel_members(group_id: str, kind: str) -> Operation[None]:
     """Cancel what lives of a stopped group, a bounded number in each transaction."""
-    after = 0
+    after = FIRST
     while members := (yield Statement("find_members", {"id": group_id, "after": after, "limit": PAGE})):
-        after = members[-1]["seq"]
+        after = str(members[-1]["id"])
         lives = sorted(str(row["id"]) for row in members if row["lives"])
         if not lives:
             continue
@@ -332,11 +334,11 @@ def _remove_members(group_id: str, *, cancel: bool) -> Operation[None]:
     What lives is cancelled first; if it runs, it is removed when it has ended, which leaves a tally.  Tasks that
     undo the workflow are not cancelled: from now on they are nobody's.
     """
-    after = removed = 0
+    after, removed = FIRST, 0
     while removed < REMOVED and (
         members := (yield Statement("find_members", {"id": group_id, "after": after, "limit": PAGE}))
     ):
-        after = members[-1]["seq"]
+        after = str(members[-1]["id"])
         lives = sorted(str(row["id"]) for row in members if row["lives"])
         if cancel and lives:
             yield Statement("cancel_tasks", {"ids": dumps(lives)})

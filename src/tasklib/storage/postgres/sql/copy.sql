@@ -121,7 +121,7 @@ CROSS JOIN LATERAL (
         SELECT t.ended, t.failed, t.cancelled FROM {schema}.tasklib_tallies AS t WHERE t.group_id = g.id
         UNION ALL
         SELECT -1, -(t.state IN ('failed', 'buried'))::integer, -(t.state = 'cancelled')::integer
-        FROM {schema}.tasks AS t WHERE t.group_id = g.id AND t.completed_at IS NOT NULL
+        FROM {schema}.tasks AS t WHERE {of_group} AND t.completed_at IS NOT NULL
         UNION ALL
         SELECT -1, -(t.state IN ('failed', 'buried'))::integer, -(t.state = 'cancelled')::integer
         FROM (SELECT DISTINCT d.task_id FROM {schema}.tasklib_edges AS d WHERE d.group_id = g.id) AS e

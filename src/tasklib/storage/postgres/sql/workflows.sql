@@ -211,9 +211,9 @@ RETURNING t.id, t.marks;
 
 -- name: look_at_undos
 -- Whether a workflow has undos, whether they were submitted, and whether some of those tasks live.
-SELECT t.marks & 2 > 0 AS bound, g.id IS NOT NULL AS begun, {undo_lives} AS living
-FROM {schema}.tasks AS t LEFT JOIN {schema}.tasklib_groups AS g ON g.task_id = t.id AND g.kind = 'undo'
-WHERE t.id = :id::uuid;
+SELECT w.marks & 2 > 0 AS bound, g.id IS NOT NULL AS begun, {undo_lives} AS living
+FROM {schema}.tasks AS w LEFT JOIN {schema}.tasklib_groups AS g ON g.task_id = w.id AND g.kind = 'undo'
+WHERE w.id = :id::uuid;
 
 -- name: find_undone
 -- Which of these workflows were undone, with no undo task that lives.
@@ -224,8 +224,13 @@ WHERE g.task_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid
 -- fragment: undo_lives
 -- With LIMIT, so that no plan reads the whole table.
 ((
-        SELECT m.seq FROM {schema}.tasks AS m WHERE m.group_id = g.id AND m.completed_at IS NULL ORDER BY m.seq LIMIT 1
+        SELECT t.seq FROM {schema}.tasks AS t WHERE {of_group} AND t.completed_at IS NULL ORDER BY t.id LIMIT 1
     ) IS NOT NULL)
+
+-- fragment: of_group
+-- Ids of members count up from their group's (core/member_ids.py): they are a range of the primary key, which a claim
+-- leaves as it is, where an entry in an index of members would be made again by each.
+t.id BETWEEN (left(g.id::text, 30) || '000000')::uuid AND (left(g.id::text, 30) || 'ffffff')::uuid AND t.group_id = g.id
 
 -- name: restart_tasks
 -- Let tasks that were just given back continue as new, with other arguments; one that was cancelled stays so.
@@ -466,7 +471,10 @@ FOR NO KEY UPDATE;
 SELECT g.id FROM {schema}.tasklib_groups AS g
 WHERE g.id = :id::uuid OR g.id = ANY (ARRAY(
     SELECT a.id
-    FROM (SELECT t.id FROM {schema}.tasks AS t WHERE t.group_id = :id::uuid AND t.state = 'cancelled' OFFSET 0) AS m
+    FROM (
+        SELECT t.id FROM (SELECT :id::uuid AS id) AS g CROSS JOIN {schema}.tasks AS t
+        WHERE {of_group} AND t.state = 'cancelled' OFFSET 0
+    ) AS m
     CROSS JOIN LATERAL (SELECT o.id FROM {schema}.tasklib_groups AS o WHERE o.task_id = m.id) AS a
 ))
 ORDER BY g.id
@@ -562,10 +570,10 @@ ON CONFLICT DO NOTHING;
 
 -- name: find_followed
 -- The task that a workflow follows for a group without members, with what became of it.
-SELECT t.id, t.seq, t.name, t.state, t.result::text AS result, t.error, t.kwargs::text AS kwargs, t.attempts, t.max_retries,
+SELECT t.id, t.name, t.state, t.result::text AS result, t.error, t.kwargs::text AS kwargs, t.attempts, t.max_retries,
     t.completed_at IS NULL AS lives
 FROM {schema}.tasklib_edges AS e CROSS JOIN LATERAL (
-    SELECT x.id, x.seq, x.name, x.state, x.result, x.error, x.kwargs, x.attempts, x.max_retries, x.completed_at
+    SELECT x.id, x.name, x.state, x.result, x.error, x.kwargs, x.attempts, x.max_retries, x.completed_at
     FROM {schema}.tasks AS x WHERE x.id = e.task_id LIMIT 1
 ) AS t
 WHERE e.group_id = :id::uuid;
@@ -595,20 +603,20 @@ WHERE g.stopped_at IS NOT NULL AND g.cleared_at IS NULL LIMIT :limit::integer;
 
 -- name: find_members
 -- The next members of a group in the order of the inputs, with what became of them.
-SELECT t.id, t.seq, t.name, t.state, t.result::text AS result, t.error, t.kwargs::text AS kwargs, t.attempts, t.max_retries,
+SELECT t.id, t.name, t.state, t.result::text AS result, t.error, t.kwargs::text AS kwargs, t.attempts, t.max_retries,
     t.completed_at IS NULL AS lives
-FROM {schema}.tasks AS t
-WHERE t.group_id = :id::uuid AND t.seq > :after::bigint
-ORDER BY t.seq
+FROM (SELECT :id::uuid AS id) AS g CROSS JOIN {schema}.tasks AS t
+WHERE {of_group} AND t.id > :after::uuid
+ORDER BY t.id
 LIMIT :limit::integer;
 
 -- name: find_failed_member
 -- The first member of a group that did not succeed, other than by being skipped.
-SELECT t.id, t.seq, t.name, t.state, t.result::text AS result, t.error, t.kwargs::text AS kwargs, t.attempts, t.max_retries
-FROM {schema}.tasks AS t
-WHERE t.group_id = :id::uuid
+SELECT t.id, t.name, t.state, t.result::text AS result, t.error, t.kwargs::text AS kwargs, t.attempts, t.max_retries
+FROM (SELECT :id::uuid AS id) AS g CROSS JOIN {schema}.tasks AS t
+WHERE {of_group}
     AND (t.state IN ('failed', 'buried') OR t.state = 'cancelled' AND coalesce(t.error, '') NOT LIKE 'Skipped: %')
-ORDER BY t.seq
+ORDER BY t.id
 LIMIT 1;
 
 -- name: clear_group
@@ -621,8 +629,9 @@ WHERE g.id = :id::uuid AND g.kind = :kind::text AND g.kind <> 'left';
 -- name: look_at_members
 -- Whether some members of a group live, and whether some have ended.
 SELECT
-    EXISTS (SELECT FROM {schema}.tasks AS t WHERE t.group_id = :id::uuid AND t.completed_at IS NULL) AS lives,
-    EXISTS (SELECT FROM {schema}.tasks AS t WHERE t.group_id = :id::uuid AND t.completed_at IS NOT NULL) AS ended;
+    EXISTS (SELECT FROM {schema}.tasks AS t WHERE {of_group} AND t.completed_at IS NULL) AS lives,
+    EXISTS (SELECT FROM {schema}.tasks AS t WHERE {of_group} AND t.completed_at IS NOT NULL) AS ended
+FROM (SELECT :id::uuid AS id) AS g;
 
 -- name: drop_group
 -- Forget a group, and what was before its task.

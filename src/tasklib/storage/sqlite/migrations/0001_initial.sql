@@ -153,7 +153,6 @@ CREATE UNIQUE INDEX tasks_live_key ON tasks (name, live_key) WHERE live_key IS N
 CREATE INDEX tasks_trouble ON tasks (trouble, seq, name, due_at, fingerprint) WHERE trouble IS NOT NULL;
 CREATE INDEX tasks_dead ON tasks (name, fingerprint, dead_at) WHERE dead_at IS NOT NULL;
 -- What is suspended, to count and list it; only there does anything enter or leave it.
-CREATE INDEX tasks_group ON tasks (group_id, seq) WHERE group_id IS NOT NULL;
 CREATE INDEX tasks_suspended ON tasks (name, seq, due_at, waits_for) WHERE waits_for IS NOT NULL;
 
 -- The last version that a claim was given.
@@ -445,15 +444,16 @@ BEGIN
     INSERT INTO tasklib_tallies (task_id) VALUES (OLD.id);
 END;
 -- Submit what undoes the steps of a workflow, as ordinary tasks in a row, the last step's first; each waits for the end of
--- the one before it, however that ends.  They are members of a group that is there from now on: nothing is undone twice.
+-- the one before it, however that ends.  They are members of a group that is there from now on, and their ids count up
+-- from the group's: nothing is undone twice.
 CREATE TRIGGER tasks_undo AFTER UPDATE ON tasks
 WHEN OLD.marks & 2 > 0 AND OLD.completed_at IS NULL AND NEW.completed_at IS NOT NULL AND NEW.state <> 'completed'
     AND NOT EXISTS (SELECT 1 FROM tasklib_groups AS g WHERE g.task_id = OLD.id AND g.kind = 'undo')
 BEGIN
     INSERT INTO tasklib_edges (task_id, group_id, number)
-    SELECT b.prior ->> 'id', b.after, 0 FROM (
-        SELECT s.undo, s.undo ->> 'id' AS id, s.undo ->> 'after' AS after, row_number() OVER latest AS place,
-            lag(s.undo) OVER latest AS prior, count(*) OVER () AS total, first_value(s.undo ->> 'after') OVER latest AS members
+    SELECT substr(b.members, 1, 30) || printf('%06x', b.place - 1), b.after, 0 FROM (
+        SELECT s.undo, s.undo ->> 'after' AS after, row_number() OVER latest AS place, lag(s.undo) OVER latest AS prior,
+            count(*) OVER () AS total, first_value(s.undo ->> 'after') OVER latest AS members
         FROM tasklib_steps AS s
         WHERE s.task_id = OLD.id AND s.undo IS NOT NULL
         WINDOW latest AS (ORDER BY s.number DESC, s.started_at DESC, s.key DESC)
@@ -463,25 +463,25 @@ BEGIN
         id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
         concurrency_key, headers, group_id, marks, waits_for
     )
-    SELECT b.id, b.undo ->> 'name', b.undo -> 'kwargs',
+    SELECT substr(b.members, 1, 30) || printf('%06x', b.place), b.undo ->> 'name', b.undo -> 'kwargs',
         strftime('%Y-%m-%d %H:%M:%f000', NEW.completed_at, printf('%+.3f seconds', coalesce(b.undo ->> 'delay', 0))), NEW.completed_at, NEW.completed_at,
         b.undo ->> 'max_retries', b.undo ->> 'timeout_seconds', coalesce(b.undo ->> 'priority', 0),
         coalesce(b.undo -> 'tags', '{}'), b.undo ->> 'concurrency_key', b.undo -> 'headers', b.members,
         iif(b.place < b.total, 33, 1), iif(b.place > 1, substr('prerequisites ' || (b.prior ->> 'name'), 1, 200), NULL)
     FROM (
-        SELECT s.undo, s.undo ->> 'id' AS id, s.undo ->> 'after' AS after, row_number() OVER latest AS place,
-            lag(s.undo) OVER latest AS prior, count(*) OVER () AS total, first_value(s.undo ->> 'after') OVER latest AS members
+        SELECT s.undo, s.undo ->> 'after' AS after, row_number() OVER latest AS place, lag(s.undo) OVER latest AS prior,
+            count(*) OVER () AS total, first_value(s.undo ->> 'after') OVER latest AS members
         FROM tasklib_steps AS s
         WHERE s.task_id = OLD.id AND s.undo IS NOT NULL
         WINDOW latest AS (ORDER BY s.number DESC, s.started_at DESC, s.key DESC)
     ) AS b
     ORDER BY b.place;
     INSERT INTO tasklib_groups (id, task_id, key, kind, run_if, total, sealed, fired_at)
-    SELECT b.after, iif(b.place = 1, OLD.id, b.id), '', iif(b.place = 1, 'undo', 'after'), iif(b.place > 1, 'end', NULL),
+    SELECT b.after, iif(b.place = 1, OLD.id, substr(b.members, 1, 30) || printf('%06x', b.place)), '', iif(b.place = 1, 'undo', 'after'), iif(b.place > 1, 'end', NULL),
         iif(b.place = 1, b.total, 1), 1, iif(b.place = 1, NEW.completed_at, NULL)
     FROM (
-        SELECT s.undo, s.undo ->> 'id' AS id, s.undo ->> 'after' AS after, row_number() OVER latest AS place,
-            lag(s.undo) OVER latest AS prior, count(*) OVER () AS total, first_value(s.undo ->> 'after') OVER latest AS members
+        SELECT s.undo, s.undo ->> 'after' AS after, row_number() OVER latest AS place, lag(s.undo) OVER latest AS prior,
+            count(*) OVER () AS total, first_value(s.undo ->> 'after') OVER latest AS members
         FROM tasklib_steps AS s
         WHERE s.task_id = OLD.id AND s.undo IS NOT NULL
         WINDOW latest AS (ORDER BY s.number DESC, s.started_at DESC, s.key DESC)
@@ -492,9 +492,9 @@ WHEN OLD.marks & 2 > 0 AND OLD.completed_at IS NULL
     AND NOT EXISTS (SELECT 1 FROM tasklib_groups AS g WHERE g.task_id = OLD.id AND g.kind = 'undo')
 BEGIN
     INSERT INTO tasklib_edges (task_id, group_id, number)
-    SELECT b.prior ->> 'id', b.after, 0 FROM (
-        SELECT s.undo, s.undo ->> 'id' AS id, s.undo ->> 'after' AS after, row_number() OVER latest AS place,
-            lag(s.undo) OVER latest AS prior, count(*) OVER () AS total, first_value(s.undo ->> 'after') OVER latest AS members
+    SELECT substr(b.members, 1, 30) || printf('%06x', b.place - 1), b.after, 0 FROM (
+        SELECT s.undo, s.undo ->> 'after' AS after, row_number() OVER latest AS place, lag(s.undo) OVER latest AS prior,
+            count(*) OVER () AS total, first_value(s.undo ->> 'after') OVER latest AS members
         FROM tasklib_steps AS s
         WHERE s.task_id = OLD.id AND s.undo IS NOT NULL
         WINDOW latest AS (ORDER BY s.number DESC, s.started_at DESC, s.key DESC)
@@ -504,25 +504,25 @@ BEGIN
         id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
         concurrency_key, headers, group_id, marks, waits_for
     )
-    SELECT b.id, b.undo ->> 'name', b.undo -> 'kwargs',
+    SELECT substr(b.members, 1, 30) || printf('%06x', b.place), b.undo ->> 'name', b.undo -> 'kwargs',
         strftime('%Y-%m-%d %H:%M:%f000', strftime('%Y-%m-%d %H:%M:%f000', 'now'), printf('%+.3f seconds', coalesce(b.undo ->> 'delay', 0))), strftime('%Y-%m-%d %H:%M:%f000', 'now'), strftime('%Y-%m-%d %H:%M:%f000', 'now'),
         b.undo ->> 'max_retries', b.undo ->> 'timeout_seconds', coalesce(b.undo ->> 'priority', 0),
         coalesce(b.undo -> 'tags', '{}'), b.undo ->> 'concurrency_key', b.undo -> 'headers', b.members,
         iif(b.place < b.total, 33, 1), iif(b.place > 1, substr('prerequisites ' || (b.prior ->> 'name'), 1, 200), NULL)
     FROM (
-        SELECT s.undo, s.undo ->> 'id' AS id, s.undo ->> 'after' AS after, row_number() OVER latest AS place,
-            lag(s.undo) OVER latest AS prior, count(*) OVER () AS total, first_value(s.undo ->> 'after') OVER latest AS members
+        SELECT s.undo, s.undo ->> 'after' AS after, row_number() OVER latest AS place, lag(s.undo) OVER latest AS prior,
+            count(*) OVER () AS total, first_value(s.undo ->> 'after') OVER latest AS members
         FROM tasklib_steps AS s
         WHERE s.task_id = OLD.id AND s.undo IS NOT NULL
         WINDOW latest AS (ORDER BY s.number DESC, s.started_at DESC, s.key DESC)
     ) AS b
     ORDER BY b.place;
     INSERT INTO tasklib_groups (id, task_id, key, kind, run_if, total, sealed, fired_at)
-    SELECT b.after, iif(b.place = 1, OLD.id, b.id), '', iif(b.place = 1, 'undo', 'after'), iif(b.place > 1, 'end', NULL),
+    SELECT b.after, iif(b.place = 1, OLD.id, substr(b.members, 1, 30) || printf('%06x', b.place)), '', iif(b.place = 1, 'undo', 'after'), iif(b.place > 1, 'end', NULL),
         iif(b.place = 1, b.total, 1), 1, iif(b.place = 1, strftime('%Y-%m-%d %H:%M:%f000', 'now'), NULL)
     FROM (
-        SELECT s.undo, s.undo ->> 'id' AS id, s.undo ->> 'after' AS after, row_number() OVER latest AS place,
-            lag(s.undo) OVER latest AS prior, count(*) OVER () AS total, first_value(s.undo ->> 'after') OVER latest AS members
+        SELECT s.undo, s.undo ->> 'after' AS after, row_number() OVER latest AS place, lag(s.undo) OVER latest AS prior,
+            count(*) OVER () AS total, first_value(s.undo ->> 'after') OVER latest AS members
         FROM tasklib_steps AS s
         WHERE s.task_id = OLD.id AND s.undo IS NOT NULL
         WINDOW latest AS (ORDER BY s.number DESC, s.started_at DESC, s.key DESC)

@@ -113,7 +113,7 @@ LEFT JOIN (
     FROM tasklib_tallies AS t WHERE t.group_id IN (SELECT p.id FROM page AS p)
     UNION ALL
     SELECT t.group_id, -1, -(t.state IN ('failed', 'buried')), -(t.state = 'cancelled')
-    FROM tasks AS t WHERE t.group_id IN (SELECT p.id FROM page AS p) AND t.completed_at IS NOT NULL
+    FROM page AS g CROSS JOIN tasks AS t WHERE {of_group} AND t.completed_at IS NOT NULL
     UNION ALL
     SELECT e.group_id, -1, -(t.state IN ('failed', 'buried')), -(t.state = 'cancelled')
     FROM (

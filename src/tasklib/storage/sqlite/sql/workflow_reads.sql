@@ -10,10 +10,12 @@ SELECT coalesce(max(s.number), 0) + 1 AS number FROM tasklib_steps AS s WHERE s.
 
 -- name: find_oldest_child
 -- The oldest child that a workflow still waits for.
-SELECT t.id, t.name, t.state, t.created_at
-FROM tasklib_groups AS g JOIN tasks AS t ON t.group_id = g.id
-WHERE g.task_id = :id AND g.fired_at IS NULL AND t.completed_at IS NULL
-ORDER BY t.seq
+SELECT o.id, o.name, o.state, o.created_at
+FROM tasklib_groups AS g CROSS JOIN tasks AS o ON o.id = (
+    SELECT t.id FROM tasks AS t WHERE {of_group} AND t.completed_at IS NULL ORDER BY t.id LIMIT 1
+)
+WHERE g.task_id = :id AND g.fired_at IS NULL
+ORDER BY o.seq
 LIMIT 1;
 
 -- name: count_workflows

@@ -159,17 +159,22 @@ RETURNING id, marks;
 
 -- name: look_at_undos
 -- Whether a workflow has undos, whether they were submitted, and whether some of those tasks live.
-SELECT t.marks & 2 > 0 AS bound, g.id IS NOT NULL AS begun, EXISTS (
-        SELECT 1 FROM tasks AS m WHERE m.group_id = g.id AND m.completed_at IS NULL
+SELECT w.marks & 2 > 0 AS bound, g.id IS NOT NULL AS begun, EXISTS (
+        SELECT 1 FROM tasks AS t WHERE {of_group} AND t.completed_at IS NULL
     ) AS living
-FROM tasks AS t LEFT JOIN tasklib_groups AS g ON g.task_id = t.id AND g.kind = 'undo'
-WHERE t.id = :id;
+FROM tasks AS w LEFT JOIN tasklib_groups AS g ON g.task_id = w.id AND g.kind = 'undo'
+WHERE w.id = :id;
 
 -- name: find_undone
 -- Which of these workflows were undone, with no undo task that lives.
 SELECT g.task_id AS id FROM tasklib_groups AS g
 WHERE g.task_id IN (SELECT i.value FROM json_each(:ids) AS i) AND g.kind = 'undo'
-    AND NOT EXISTS (SELECT 1 FROM tasks AS m WHERE m.group_id = g.id AND m.completed_at IS NULL);
+    AND NOT EXISTS (SELECT 1 FROM tasks AS t WHERE {of_group} AND t.completed_at IS NULL);
+
+-- fragment: of_group
+-- Ids of members count up from their group's (core/member_ids.py): they are a range of the index of ids, which a claim
+-- leaves as it is, where an entry in an index of members would be made again by each.
+t.id BETWEEN substr(g.id, 1, 30) || '000000' AND substr(g.id, 1, 30) || 'ffffff' AND t.group_id = g.id
 
 -- name: restart_tasks
 -- Let tasks that were just given back continue as new, with other arguments; one that was cancelled stays so.
@@ -443,7 +448,7 @@ ON CONFLICT DO NOTHING;
 
 -- name: find_followed
 -- The task that a workflow follows for a group without members, with what became of it.
-SELECT t.id, t.seq, t.name, t.state, t.result, t.error, t.kwargs, t.attempts, t.max_retries, t.completed_at IS NULL AS lives
+SELECT t.id, t.name, t.state, t.result, t.error, t.kwargs, t.attempts, t.max_retries, t.completed_at IS NULL AS lives
 FROM tasklib_edges AS e JOIN tasks AS t ON t.id = e.task_id
 WHERE e.group_id = :id;
 
@@ -465,19 +470,19 @@ SELECT g.id, g.kind FROM tasklib_groups AS g WHERE g.stopped_at IS NOT NULL AND 
 
 -- name: find_members
 -- The next members of a group in the order of the inputs, with what became of them.
-SELECT t.id, t.seq, t.name, t.state, t.result, t.error, t.kwargs, t.attempts, t.max_retries, t.completed_at IS NULL AS lives
-FROM tasks AS t INDEXED BY tasks_group
-WHERE t.group_id = :id AND t.seq > :after
-ORDER BY t.seq
+SELECT t.id, t.name, t.state, t.result, t.error, t.kwargs, t.attempts, t.max_retries, t.completed_at IS NULL AS lives
+FROM tasks AS t
+WHERE t.id > max(:after, substr(:id, 1, 30)) AND t.id <= substr(:id, 1, 30) || 'ffffff' AND t.group_id = :id
+ORDER BY t.id
 LIMIT :limit;
 
 -- name: find_failed_member
 -- The first member of a group that did not succeed, other than by being skipped.
-SELECT t.id, t.seq, t.name, t.state, t.result, t.error, t.kwargs, t.attempts, t.max_retries
-FROM tasks AS t
-WHERE t.group_id = :id
+SELECT t.id, t.name, t.state, t.result, t.error, t.kwargs, t.attempts, t.max_retries
+FROM (SELECT :id AS id) AS g CROSS JOIN tasks AS t
+WHERE {of_group}
     AND (t.state IN ('failed', 'buried') OR t.state = 'cancelled' AND coalesce(t.error, '') NOT LIKE 'Skipped: %')
-ORDER BY t.seq
+ORDER BY t.id
 LIMIT 1;
 
 -- name: clear_group
@@ -488,8 +493,9 @@ UPDATE tasklib_groups SET cleared_at = :now WHERE id = :id AND kind = :kind;
 -- name: look_at_members
 -- Whether some members of a group live, and whether some have ended.
 SELECT
-    EXISTS (SELECT 1 FROM tasks AS t WHERE t.group_id = :id AND t.completed_at IS NULL) AS lives,
-    EXISTS (SELECT 1 FROM tasks AS t WHERE t.group_id = :id AND t.completed_at IS NOT NULL) AS ended;
+    EXISTS (SELECT 1 FROM tasks AS t WHERE {of_group} AND t.completed_at IS NULL) AS lives,
+    EXISTS (SELECT 1 FROM tasks AS t WHERE {of_group} AND t.completed_at IS NOT NULL) AS ended
+FROM (SELECT :id AS id) AS g;
 
 -- name: drop_group
 -- Forget a group, and what was before its task.
