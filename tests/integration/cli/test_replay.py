@@ -12,6 +12,7 @@ import pytest
 
 from tasklib import AsyncTaskContext, TaskQueue
 from tasklib.service.service import QueueService
+from tasklib.service.workflows import replay as replays
 from tests.integration.cli.conftest import CommandLine
 
 pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")
@@ -115,6 +116,23 @@ def test_code_that_fits_executes_nothing(tasklib: CommandLine, queue: TaskQueue,
     assert "s3cret" not in said
     assert "goes on at 'note" in said
     assert ((project / "log").read_text(), queue.count()) == (before, tasks)
+
+
+def test_what_is_left_out_is_counted(tasklib: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import shop_old  # type: ignore[import-not-found]
+
+    made: TaskQueue = shop_old.queue
+    shop_old.sale.submit(order=2)
+    while made.process_batch():
+        pass
+    made.close()
+    sys.modules.pop("shop_old")
+    monkeypatch.setattr(replays, "MOST", 1)
+    changed(project)
+    said = tasklib.ok("replay", "shop_new", "--waiting")
+    assert "sale: 1 older not replayed" in said
+    assert "trip: " not in said
+    assert json.loads(tasklib.ok("replay", "shop_new", "--waiting", "--json"))["left_out"] == {"sale": 1}
 
 
 def test_a_divergence_is_named_with_both_sides(tasklib: CommandLine, project: Path) -> None:

@@ -149,13 +149,16 @@ def replay(
             answer = {} if replayed is None else as_data(replayed)
             found.append({"id": case.task.id, "name": case.task.name, "known": replayed is not None, **answer})
     differing = sum(each.get("fits") is False for each in found)
+    left_out = service.replays.left_out(queue.registry.names()) if waiting else {}
 
     def say() -> None:
         for each in found:
             _say_replayed(cli, each)
+        for name, count in left_out.items():
+            cli.out.line(f"{name}: {count:,} older not replayed")
         cli.out.line(f"{len(found):,} replayed, {differing:,} differ." if found else "No workflow waits.")
 
-    cli.out.answer({"replayed": found, "differing": differing}, say)
+    cli.out.answer({"replayed": found, "differing": differing, "left_out": left_out}, say)
     if differing:
         raise typer.Exit(Exit.FAILED)
 

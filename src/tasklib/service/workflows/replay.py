@@ -77,12 +77,17 @@ class Replays(ServicePart):
         return Case(task, (yield from load_steps(str(task_id))))
 
     def waiting(self, names: Iterable[str]) -> Iterator[Case]:
-        """Every workflow of these names that waits and has recorded something."""
+        """The workflows of these names that wait and have recorded something, of each name the newest `MOST`."""
         for name in names:
             for task in self.queue.list(state="waiting", name=name, limit=MOST):
                 case = self.case(task.id)
                 if case.steps:
                     yield case
+
+    def left_out(self, names: Iterable[str]) -> dict[str, int]:
+        """How many workflows of each name wait beyond those that `waiting` looks at; only of names that have some."""
+        counts = {name: self.queue.count(state="waiting", name=name) for name in names}
+        return {name: count - MOST for name, count in counts.items() if count > MOST}
 
     def children(self) -> Children:
         """Where results of children are read: the queue's database now, whatever replaces it while code is tried."""
