@@ -47,8 +47,8 @@ def http_many(places: Places, peer: Peer, seconds: float) -> Figures:
 def _create(places: Places, peer: Peer, seconds: float, *, callers: int) -> Figures:
     with places.fresh(peer) as address:
         prepare(peer, address)
-        with http_create.serving(address) as port:
-            http_create.from_another_process(port, callers, 1.0)  # connected, and its statements ready
-            python = http_create.submit_blocking(address, callers, seconds)
-            http = http_create.from_another_process(port, callers, seconds)
+        with http_create.serving(address, peer) as port:
+            http_create.in_another_process(f"--call={port}", callers, 1.0)  # connected, and its statements ready
+            python = http_create.in_another_process(f"--submit={address}", callers, seconds, peer)
+            http = http_create.in_another_process(f"--call={port}", callers, seconds)
     return {"per_second": http, "submit_per_second": python, "of_submit": http / python}

@@ -9,7 +9,6 @@ not taken for a slow service.  Each way runs in turn; the ratio is that of the s
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import socket
 import subprocess
@@ -20,6 +19,8 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from bench.environment import ROOT, folder, variables
+from bench.peer import TASKLIB, Peer
 from bench.report import middle
 from bench.server import durable_server, fresh_schema
 from tasklib import TaskQueue
@@ -37,6 +38,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--call", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--submit", help=argparse.SUPPRESS)
 
 
 def run(given: argparse.Namespace) -> None:
@@ -44,14 +46,17 @@ def run(given: argparse.Namespace) -> None:
     if given.call is not None:
         print(call_service(given.call, given.callers, given.seconds))
         return
+    if given.submit is not None:
+        print(submit_blocking(given.submit, given.callers, given.seconds))
+        return
     with durable_server(given.postgres) as server:
         fresh_schema(server, "bench").close()
         url = f"{server.url}?schema=bench"
         with serving(url) as port:
             ratios = []
             for _ in range(given.rounds):
-                python = submit_blocking(url, given.callers, given.seconds)
-                http = from_another_process(port, given.callers, given.seconds)
+                python = in_another_process(f"--submit={url}", given.callers, given.seconds)
+                http = in_another_process(f"--call={port}", given.callers, given.seconds)
                 ratios.append(http / python)
                 print(f"submit {python:8.0f}/s   HTTP {http:8.0f}/s   ratio {ratios[-1]:.2f}", flush=True)
     print(f"in the middle {middle(ratios):.2f} with {given.callers} at once")
@@ -72,18 +77,11 @@ def submit_blocking(url: str, callers: int, seconds: float) -> float:
     return sum(counts) / seconds
 
 
-def from_another_process(port: int, callers: int, seconds: float) -> float:
-    """Tasks a second over HTTP."""
-    command = [
-        sys.executable,
-        "-m",
-        "bench",
-        "http_create",
-        f"--call={port}",
-        f"--callers={callers}",
-        f"--seconds={seconds}",
-    ]
-    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+def in_another_process(what: str, callers: int, seconds: float, peer: Peer = TASKLIB) -> float:
+    """Tasks a second over HTTP or by `enqueue`, with the package of the peer's tree."""
+    command = [sys.executable, "-m", "bench", "http_create", what, f"--callers={callers}", f"--seconds={seconds}"]
+    env = variables(peer)
+    return float(subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, check=True).stdout)
 
 
 def call_service(port: int, callers: int, seconds: float) -> float:
@@ -121,13 +119,13 @@ def in_threads(call: Callable[[int], None], callers: int) -> None:
 
 
 @contextmanager
-def serving(url: str) -> Iterator[int]:
-    """The service on a free port, as users start it."""
+def serving(url: str, peer: Peer = TASKLIB) -> Iterator[int]:
+    """The service of the peer's tree on a free port, as users start it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "tasklib", "serve", "--port", str(port), "--log-level", "warning"]
-    process = subprocess.Popen(command, env=os.environ | {"DATABASE_URL": url})
+    process = subprocess.Popen(command, cwd=folder(peer), env=variables(peer) | {"DATABASE_URL": url})
     try:
         wait_until_ready(port)
         yield port
