@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import subprocess
 import sys
 import threading
@@ -918,3 +919,25 @@ def test_a_function_that_cannot_await_gets_no_awaiting_context():
 def test_context_is_true_or_false(wrong: Any):
     with pytest.raises(ConfigurationError, match=f"task 'job': context must be True or False, got {wrong!r}"):
         TaskQueue("sqlite:///:memory:").task(name="job", context=wrong)(lambda ctx: None)
+
+
+STARS = "*" * 10
+"""Looks like a hidden secret, so that arguments are written a second time."""
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"x": io.BytesIO(b"a\xff")}],
+        [{"x": map(str, [1])}, {"x": STARS}],
+    ],
+    ids=["one", "many"],
+)
+def test_an_iterator_that_was_read_in_vain_is_refused_and_not_stored_as_empty(rows: list[dict[str, Any]]):
+    def keep(x): ...
+
+    with TaskQueue("sqlite:///:memory:") as queue:
+        task = queue.task(keep)
+        with pytest.raises(InvalidArguments, match="an iterator can be read only once"):
+            task.submit(**rows[0]) if len(rows) == 1 else task.submit_many(rows)
+        assert queue.count() == 0

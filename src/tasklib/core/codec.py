@@ -63,6 +63,14 @@ def check_plain(value: Any, *, what: str, limit: int | None = None) -> bool:
     return "*" not in text or MASK not in text
 
 
+def refuse_iterators(value: Any, *, what: str) -> None:
+    """Refuse a value with an iterator in it, before it is written once more: that would find the iterator empty."""
+    try:
+        _refuse_iterators(value, (), set())
+    except _Refused as refusal:
+        raise InvalidPayload(what, [str(refusal)]) from None
+
+
 def is_storable(text: str) -> bool:
     """Whether both databases keep the text as it is: neither U+0000 nor half of a surrogate pair is in it."""
     return "\0" not in text and (text.isascii() or not any("\ud800" <= each <= "\udfff" for each in text))
@@ -261,10 +269,32 @@ def _walk(value: Any, path: Path, parents: tuple[int, ...]) -> Any:
         case list() | tuple() | set() | frozenset() | deque():
             return _walk_array(cast("Iterable[Any]", value), path, parents)
         case Iterator():  # it may have been read by the attempt before the walk
-            raise _Refused(path, f"an iterator can be read only once (got {shown(value)}); pass a list")
+            raise _read_once(value, path)
         case _:
             inside = _enter(value, path, parents)
             return _walk(_opened(value, path), path, inside)
+
+
+def _read_once(value: object, path: Path) -> _Refused:
+    return _Refused(path, f"an iterator can be read only once (got {shown(value)}); pass a list")
+
+
+def _refuse_iterators(value: Any, path: Path, seen: set[int]) -> None:
+    if isinstance(value, Iterator):
+        raise _read_once(value, path)
+    if isinstance(value, str | int | float | None) or id(value) in seen:
+        return
+    seen.add(id(value))
+    items: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, Mapping):
+        items = value.items()
+    elif isinstance(value, list | tuple | set | frozenset | deque):
+        items = enumerate(cast("Iterable[Any]", value))
+    elif is_dataclass(value) or hasattr(type(value), "model_fields"):
+        items = getattr(value, "__dict__", {}).items()
+    if len(path) < MAX_DEPTH:
+        for key, item in items:
+            _refuse_iterators(item, (*path, key if isinstance(key, int) else str(key)), seen)
 
 
 def _walk_object(value: Mapping[Any, Any], path: Path, parents: tuple[int, ...]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tasklib.core.codec import MASK, check_plain, dumps, path_text, plain, plain_array, shown
+from tasklib.core.codec import MASK, check_plain, dumps, path_text, plain, plain_array, refuse_iterators, shown
 from tasklib.core.redaction import Redactor, Texts, join_path, secret_texts
 from tasklib.core.redaction.paths import Path, below, split_paths
 from tasklib.definition.compiling import Compiled, compile_type
@@ -116,6 +116,7 @@ class Validation:
         compiled, stored = self._compiled or self.compile(), list[Any]()
         for value in typed:
             try:
+                refuse_iterators(value, what=self._task)  # `accept_all` has written it already
                 stored.append(self._stored(compiled, value, limit))
             except InvalidArguments as error:
                 raise Misfit(len(stored), error) from error
@@ -140,6 +141,7 @@ class Validation:
         else:
             if check_plain(masked, what=self._task, limit=limit):
                 return masked
+        refuse_iterators(typed, what=self._task)
         # Pydantic masks secrets in JSON but not in Python values, which `plain` then stores unmasked.
         try:
             written = compiled.dump(typed, mode="python", round_trip=True, warnings=False)
