@@ -240,7 +240,7 @@ class _ProcessSlot:
             if now >= supervisor.deadline or (ending_since is not None and now > ending_since + EXIT_SECONDS):
                 process.kill()
                 killed = True
-            elif process.heartbeat.silence > 1 and not process.is_ending:
+            elif process.heartbeat.loop_silence > 1 and not process.is_ending:
                 log.error(
                     "the event loop of worker process %d has not responded for longer than its lease; the process is "
                     "killed, and its tracebacks follow",

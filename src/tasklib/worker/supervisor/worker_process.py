@@ -193,10 +193,10 @@ class HeartbeatProxy:
             self._worker_info = message["worker_info"]
             self._switch_to(None if message["instance"] is None else UUID(message["instance"]))
             if self._heartbeat is not None and message["beaten"] is not None:
-                self._heartbeat.put_off(message["beaten"])
+                self._heartbeat.note_sent(message["beaten"])
 
     @property
-    def silence(self) -> float:
+    def loop_silence(self) -> float:
         """How long the event loop of the process has been silent, as a part of its lease; 0 before its first
         message."""
         return (self._timing.monotonic() - self._ticked) / self._lease
@@ -218,7 +218,7 @@ class HeartbeatProxy:
         return self._worker_info
 
     def declared_dead(self) -> None:
-        """Nothing to do: the process learns it with the beat, and acts itself."""
+        """Nothing: the process learns it from the heartbeat message, and acts itself."""
 
     def stop(self) -> None:
         """Send no more heartbeats."""
@@ -271,14 +271,14 @@ class _ProxyHeartbeat(Heartbeat):
         while not (self._is_over or self._proxy.process.is_working):
             yield from super()._rest()
 
-    def put_off(self, asked: float) -> None:
+    def note_sent(self, asked: float) -> None:
         """Note that the process has sent a heartbeat itself at this time: the next is due an interval later."""
         with self._lock:
             self._last = max(self._last, asked)
 
     def _beat(self) -> Steps:
         yield from super()._beat()
-        if self._proxy.silence > RENEW:
+        if self._proxy.loop_silence > RENEW:
             try:
                 yield lambda: workers.renew_held(self.instance, self._lease)
             except TaskLibError as error:
