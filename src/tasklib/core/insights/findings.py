@@ -269,24 +269,26 @@ def _lost_workers(seen: Situation) -> Iterator[Finding]:
     for worker in sorted(lost, key=lambda each: -each.tasks):
         held = f" with {_tasks(worker.tasks)}, which run again" if worker.tasks else ""
         text = f"Worker {worker.worker_id} on {worker.host} was lost{held}"
-        severity = Severity.WARNING if worker.tasks else Severity.INFO
-        remedies = (Remedy("workers", "Workers"),)
-        found.append(Finding("worker_lost", severity, text, worker.ended_at, worker.tasks, None, remedies))
+        found.append(_worker_finding("worker_lost", text, worker.ended_at, worker.tasks))
     yield from _first_of(found, "lost workers", Remedy("workers", "Workers"))
 
 
 def _silent_workers(seen: Situation) -> Iterator[Finding]:
-    """Workers that have fallen silent and are not recorded as lost yet, which another worker does if there is one."""
+    """Workers that send no heartbeats and are not recorded as lost yet, which another worker does if there is one."""
     if _left_behind(seen):
         return
     found: list[Finding] = []
     for worker in sorted(_silent(seen), key=lambda each: -each.running):
         held = f"; it holds {_tasks(worker.running)}, which other workers will recover" if worker.running else ""
         text = f"Worker {worker.worker_id} on {worker.host} has stopped sending heartbeats{held}"
-        severity = Severity.WARNING if worker.running else Severity.INFO
-        remedies = (Remedy("workers", "Workers"),)
-        found.append(Finding("worker_silent", severity, text, worker.heartbeat_at, worker.running, None, remedies))
+        found.append(_worker_finding("worker_silent", text, worker.heartbeat_at, worker.running))
     yield from _first_of(found, "workers that have stopped sending heartbeats", Remedy("workers", "Workers"))
+
+
+def _worker_finding(code: str, text: str, since: datetime, tasks: int) -> Finding:
+    """A finding about one worker: a warning if tasks are concerned."""
+    severity = Severity.WARNING if tasks else Severity.INFO
+    return Finding(code, severity, text, since, tasks, None, (Remedy("workers", "Workers"),))
 
 
 def _stuck(seen: Situation) -> Iterator[Finding]:
