@@ -139,7 +139,7 @@ class TaskPages(ServicePart):
         bounds, keep = (JUDGED, self._keep(which)) if judged else (NEAR if known == 0 else PAGE, None)
         walk = yield from walk_tasks(which, limit=limit + 1, start=start, bounds=bounds, keep=keep)
         shown = tuple(map(self._shown, walk.tasks[:limit]))
-        following = None if walk.stopped is None or known == 0 else Start(walk.stopped, walk.owed)
+        following = None if walk.stopped is None or known == 0 else Start(walk.stopped, walk.to_skip)
         if len(walk.tasks) > limit:
             following = Start(shown[-1].seq)
         total = (yield from self._count(which, stats)) if counted and known is None else known

@@ -27,22 +27,22 @@ class SecretKeys:
         self._pattern = re.compile("|".join(spelled)) if spelled else None
         self._known = lru_cache(4096)(self._matches)
         self._words = tuple(dict.fromkeys(_longest_word(each) for each in given))
-        """What a text must hold, in small letters without hyphens and underscores, to hold one of the keys."""
+        """Lower-case words without hyphens and underscores; a text with none of them contains none of the keys."""
 
     def __contains__(self, key: Any) -> bool:
         name = str(key)
         return self._known(name) if len(name) <= LONG_KEY else self._matches(name)
 
     def may_be_in(self, text: str) -> bool:
-        """False if certainly none of the keys is in the text; reads it `looks` times."""
+        """False if certainly none of the keys is in the text; reads it `passes` times."""
         if not self._words or not ("=" in text or ":" in text):
             return False
         bare = text.lower().replace("_", "").replace("-", "")
         return any(word in bare for word in self._words)
 
     @property
-    def looks(self) -> int:
-        """How many times a text is read to find out whether one of the keys may be in it."""
+    def passes(self) -> int:
+        """How many times `may_be_in` reads a text; the cost of redaction is counted in characters read."""
         return 5 + len(self._words)
 
     def _matches(self, key: str) -> bool:
@@ -50,11 +50,11 @@ class SecretKeys:
 
 
 secret_keys = lru_cache(16)(SecretKeys)
-"""The same for the same patterns."""
+"""One object for the same patterns, because compiling them takes long."""
 
 
 def _spellings(pattern: str) -> Iterator[str]:
-    """The pattern, and the same without the underscores between its words: `PRIVATEKey` shows no border."""
+    """The pattern, and the same without underscores: nothing separates the words of `PRIVATEKey`."""
     normal = _normal(pattern)
     yield normal
     joined = _INNER.sub("", normal)

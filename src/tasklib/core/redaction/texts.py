@@ -52,7 +52,7 @@ class Texts:
         if self._keys.may_be_in(text):
             spans += self._beside_keys(text)
         spans += self._in_urls(text)
-        self._steps += self._keys.looks * len(text) + len(spans)
+        self._steps += self._keys.passes * len(text) + len(spans)
         if whole > len(text):
             # What begins here may be a secret that ends behind the cut.
             return _masked(text, spans, len(text) - self._search.longest) + CUT

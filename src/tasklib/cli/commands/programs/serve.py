@@ -59,7 +59,7 @@ def serve(
 
     queue, names = cli.service.queue, allow_host or []
     proxies = [check_address(each) for each in trusted_proxy or ()]
-    others = _who_else_gets_in(host, names, proxies)
+    others = _access_from_elsewhere(host, names, proxies)
     if others is not None and not cli.service.tokens.any_exists():
         raise CommandFailed(
             f"{others}, and there is no token to tell them apart; make one first: tasklib token create me --role admin",
@@ -70,7 +70,7 @@ def serve(
     service = _application(
         queue,
         auth="local" if others is None else "tokens",
-        hosts=_answered_names(host, names),
+        hosts=_accepted_hosts(host, names),
         agents=(mcp_write, tuple(mcp_submit or ())),
     )
     url = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
@@ -83,7 +83,7 @@ def serve(
 
 
 def _application(queue: TaskQueue, *, auth: str, hosts: list[str] | None, agents: tuple[bool, tuple[str, ...]]) -> Any:
-    """The service, or the error of `queue.asgi` where something is missing for it."""
+    """The ASGI application; raises as `queue.asgi` does if a package for it is missing."""
     if agents == (False, ()):
         return queue.asgi(auth=auth, hosts=hosts)
     from tasklib.http.app import create_app
@@ -92,8 +92,8 @@ def _application(queue: TaskQueue, *, auth: str, hosts: list[str] | None, agents
     return create_app(queue, auth=auth, hosts=hosts, agents=AgentsMay(*agents))  # type: ignore[arg-type]
 
 
-def _who_else_gets_in(host: str, names: list[str], proxies: list[str]) -> str | None:
-    """How others than this machine itself can reach the service; None if they cannot."""
+def _access_from_elsewhere(host: str, names: list[str], proxies: list[str]) -> str | None:
+    """Says how the service can be reached from other machines; None if it cannot."""
     from tasklib.http.security.local import foreign_hosts, is_loopback
 
     if not is_loopback(host):
@@ -104,8 +104,8 @@ def _who_else_gets_in(host: str, names: list[str], proxies: list[str]) -> str | 
     return f"the proxy {', '.join(proxies)} lets others in" if proxies else None
 
 
-def _answered_names(host: str, names: list[str]) -> list[str] | None:
-    """The names given, and those of this machine where only it can ask; None for any name."""
+def _accepted_hosts(host: str, names: list[str]) -> list[str] | None:
+    """The host names to accept: those given, and on a loopback address those of this machine; None accepts any."""
     from tasklib.http.security.local import LOOPBACK_HOSTS, is_loopback
 
     return [*names, *(LOOPBACK_HOSTS if is_loopback(host) else ())] if names else None
@@ -124,7 +124,7 @@ def check_address(text: str) -> str:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there; an address that cannot be had is an error that says why."""
+    """A socket that listens on the address; CommandFailed says why if that is not possible."""
     import socket
 
     try:
@@ -150,28 +150,28 @@ async def _serve(
     class Announced(Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
-            say_start()  # Only now does a signal stop it in order.
+            say_start()  # Only from here on does a signal stop it cleanly.
 
     for number in (signal.SIGINT, signal.SIGTERM):
         # uvicorn stops on these and then raises them again; having stopped as asked is a success.
         signal.signal(number, _ignore)
     server = Announced(service, grace_seconds=GRACE_SECONDS, **settings)
     manager = ServiceManager.of(os.environ)
-    fitting = asyncio.ensure_future(_refuse_wrong_tables(queue, server))
+    tables_check = asyncio.ensure_future(_refuse_wrong_tables(queue, server))
     try:
         async with informed(
             manager, queue.timing, is_ready=lambda: server.started, is_stopping=lambda: server.should_exit
         ):
             await server.serve(sockets=[listening])
-        if fitting.done():
-            await fitting
+        if tables_check.done():
+            await tables_check
     finally:
-        fitting.cancel()
+        tables_check.cancel()
         await queue.aclose()
 
 
 async def _refuse_wrong_tables(queue: TaskQueue, server: Any) -> None:
-    """End the service if its tables are those of another version or program; one that is away may come back."""
+    """End the service if the tables are of another version or program; keep it if the database does not answer."""
     from tasklib.service.service import QueueService
 
     try:

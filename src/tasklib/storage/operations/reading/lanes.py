@@ -52,7 +52,7 @@ def list_attempts(period: Period, limit: int) -> Operation[Reading | None]:
         reading.attempts += map(_attempt, rows)
         if len(reading.attempts) > limit:
             return None
-        yield from path.go(bool(rows))
+        yield from path.advance(bool(rows))
     reading.made_after = path.made_after
     return reading
 
@@ -64,7 +64,7 @@ def sum_attempts(period: Period, step: float) -> Operation[Reading]:
     while path.more:
         rows = yield Statement("sum_attempts", {**_asked(period, path), "step": step})
         reading.sums += map(_sum, rows)
-        yield from path.go(bool(rows))
+        yield from path.advance(bool(rows))
     reading.made_after = path.made_after
     return reading
 
@@ -84,8 +84,8 @@ class _Path:
         """Where the next step ends."""
         return max(self._first, self.position - STRIDE)
 
-    def go(self, found: bool) -> Operation[None]:
-        """One step further."""
+    def advance(self, found: bool) -> Operation[None]:
+        """Move one step down, and decide whether there is more to read."""
         self._looked += self.position - self.floor
         self._empty = 0 if found else self._empty + 1
         self.position = self.floor

@@ -45,21 +45,21 @@ class Bounds:
     stride: int
     """The first step, and the shortest gap worth remembering; later steps are longer while nothing is found."""
     reach: int
-    """How far once it has found something."""
+    """How far it goes once it has found something."""
     farthest: int
-    """How far to find anything at all."""
+    """How far it goes to find anything at all."""
     passing: int
-    """How far to pass over matches."""
+    """How far it goes to skip the matches of an offset."""
 
 
 PAGE: Final = Bounds(40_000, reach=40_000, farthest=1_000_000, passing=120_000)
 """For a page of a list: some hundredths of a second, and up to a second where there would be nothing to show."""
 NEAR: Final = Bounds(40_000, reach=40_000, farthest=40_000, passing=40_000)
-"""For a page of tasks that are known not to exist, but for those of the last moment."""
+"""For a page of tasks of which none existed when they were counted: only the newest can match."""
 JUDGED: Final = Bounds(10_000, reach=10_000, farthest=10_000, passing=10_000)
 """For a page of tasks that are judged one by one: it takes longer, and reveals nothing about those refused."""
 SURVEY: Final = Bounds(40_000, reach=5_000_000, farthest=5_000_000, passing=5_000_000)
-"""To get to know the gaps."""
+"""To find the gaps."""
 WHOLE: Final = Bounds(WIDEST, reach=1 << 62, farthest=1 << 62, passing=1 << 62)
 
 
@@ -77,17 +77,17 @@ NEWEST: Final = Start()
 
 @dataclass(slots=True)
 class Walk:
-    """What was found, and how it ended."""
+    """The tasks that a scan found, and where it stopped."""
 
     tasks: list[Task] = field(default_factory=list)
-    owed: int = 0
-    """Matches that are still to be passed over."""
+    to_skip: int = 0
+    """How many more matches the offset skips."""
     stopped: int | None = None
     """Continue below this; None if there is nothing more."""
     gap: Gap | None = None
     """The longest range without a match, if it is worth remembering."""
     looked: float | None = None
-    """Which part of all insertions is above where it stopped; None if an index was read."""
+    """The part of the table above the position where it stopped, 0 to 1; None if an index was read."""
 
 
 def walk_tasks(
@@ -98,7 +98,7 @@ def walk_tasks(
     With `keep`, what it refuses is no match, and nothing in the answer reveals that it was there.
     """
     params = filter_params(which) | {"width": _width(keep)}
-    walk = Walk(owed=start.offset)
+    walk = Walk(to_skip=start.offset)
     if is_indexed(which):
         yield from _read_index(which, walk, limit, start, keep)
         return walk
@@ -115,7 +115,7 @@ def walk_tasks(
             break
         floor = path.floor()
         met = yield from _look(params, walk, limit, path.position, floor, keep)
-        path.go(floor, met)
+        path.advance(floor, met)
         if not met and path.looked >= bounds.stride and which.states and set(which.states) <= WAITING:
             newest = (yield Statement("find_waiting", {"before": path.position}))[0]["seq"]
             path.position = path.first if newest is None else newest + 1
@@ -138,8 +138,8 @@ class _Path:
         """Where the next step ends."""
         return max(self.first, self.position - self._width, *(g.top for g in self._known if g.top < self.position))
 
-    def go(self, floor: int, met: Sequence[int]) -> None:
-        """Be there, having met these on the way."""
+    def advance(self, floor: int, met: Sequence[int]) -> None:
+        """Move down to `floor`; `met` are the positions of the matches on the way."""
         self.looked += self.position - floor
         if met:
             self._gaps.append(Gap(self._empty_since, met[0]))
@@ -166,13 +166,13 @@ def _look(
     """Add the matches between two positions to the walk; the positions of the first and last match met, if any."""
     here = {**params, "floor": floor}
     met: list[int] = []
-    if keep is None and walk.owed:
-        passed = (yield Statement("pass_tasks", {**here, "before": below, "limit": walk.owed}))[0]
-        walk.owed -= passed["met"]
+    if keep is None and walk.to_skip:
+        passed = (yield Statement("pass_tasks", {**here, "before": below, "limit": walk.to_skip}))[0]
+        walk.to_skip -= passed["met"]
         if passed["met"]:
             below = passed["last"]
             met.append(below)
-        if walk.owed:
+        if walk.to_skip:
             return met
     while len(walk.tasks) < limit:
         wanted = limit - len(walk.tasks) if keep is None else CHUNK
@@ -197,7 +197,7 @@ def _read_index(which: TaskFilter, walk: Walk, limit: int, start: Start, keep: K
         found = yield from list_tasks(
             which, limit=limit, offset=start.offset, before=below, floor=floor, width=_width(keep)
         )
-        walk.owed, walk.tasks = 0, found
+        walk.to_skip, walk.tasks = 0, found
         return
     while len(walk.tasks) < limit and (tasks := (yield from list_tasks(which, limit=CHUNK, before=below, floor=floor))):
         _judge(walk, tasks, limit, keep)
@@ -212,7 +212,7 @@ def _width(keep: Keep | None) -> int:
 def _judge(walk: Walk, tasks: Sequence[Task], limit: int, keep: Keep | None) -> list[Task]:
     """Add those to keep to the walk, after those to be passed over."""
     kept = [each for each in tasks if keep is None or keep(each)]
-    passed = min(walk.owed, len(kept))
-    walk.owed -= passed
+    passed = min(walk.to_skip, len(kept))
+    walk.to_skip -= passed
     walk.tasks += kept[passed : passed + limit - len(walk.tasks)]
     return kept
