@@ -142,7 +142,7 @@ class TestTasks:
         """Let a worker work for seconds and any keyword of `timedelta`, while the clock moves as fast as it can.
 
         Schedules, delays, retries, timeouts and `asyncio.sleep` in tasks come at their exact moments.  What still runs
-        at the end is given back.
+        at the end is released.
 
         Examples:
             >>> from tasklib.testing import isolated

@@ -362,7 +362,7 @@ class Worker:
         held, finisher = self._runner.held, self._runner.finisher
         if claimer.declared_dead:
             self._drop_everything()
-        held.give_back(finisher)
+        held.release_waiting(finisher)
         # Reported now: until the next heartbeat `explain` would say that this worker still takes tasks.
         report = own_task(self._report_stopping(instance)) if held.running else None
         await self._let_finish(self._settings.grace_seconds)

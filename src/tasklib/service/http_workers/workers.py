@@ -57,7 +57,7 @@ class HttpWorkers(ServicePart):
         super().__init__(queue)
         self._stopping = stopping
         self._metrics = Metrics()
-        self._giving_back: set[asyncio.Future[None]] = set()
+        self._releases: set[asyncio.Future[None]] = set()
         self._members: set[UUID] = set()
         """Tasks claimed here that other tasks wait for."""
         self.upkeep = Upkeep(queue, self._metrics)
@@ -162,9 +162,9 @@ class HttpWorkers(ServicePart):
         await self.upkeep.stop()
         await self.timeouts.stop()
         loop = asyncio.get_running_loop()
-        own = [each for each in self._giving_back if each.get_loop() is loop]
-        for giving_back in own:
-            giving_back.cancel()
+        own = [each for each in self._releases if each.get_loop() is loop]
+        for release in own:
+            release.cancel()
         await asyncio.gather(*own, return_exceptions=True)
 
     async def _wait_and_claim(
@@ -197,9 +197,9 @@ class HttpWorkers(ServicePart):
             return await self._aclaim_once(who, limit, taken)
         except DatabaseUnavailable:
             if taken:
-                giving_back = asyncio.ensure_future(self._give_back(who.instance, taken))
-                self._giving_back.add(giving_back)
-                giving_back.add_done_callback(self._giving_back.discard)
+                release = asyncio.ensure_future(self._release(who.instance, taken))
+                self._releases.add(release)
+                release.add_done_callback(self._releases.discard)
             raise
 
     @single_try
@@ -222,20 +222,20 @@ class HttpWorkers(ServicePart):
 
     _aclaim_once = _claim_once.as_async
 
-    async def _give_back(self, instance: UUID, taken: Sequence[tuple[str, int]]) -> None:
+    async def _release(self, instance: UUID, taken: Sequence[tuple[str, int]]) -> None:
         """Release tasks, trying until the database is back: their worker renews their leases, but does not run them."""
         while True:
             try:
-                await self._agive_back_once(instance, taken)
+                await self._arelease_once(instance, taken)
                 return
             except OUTAGES:
                 await self.timing.sleep(AWAY_SECONDS)
 
     @operation
-    def _give_back_once(self, instance: UUID, taken: Sequence[tuple[str, int]]) -> Operation[None]:
-        yield from http_workers.give_back_for(instance, taken)
+    def _release_once(self, instance: UUID, taken: Sequence[tuple[str, int]]) -> Operation[None]:
+        yield from http_workers.release_claimed(instance, taken)
 
-    _agive_back_once = _give_back_once.as_async
+    _arelease_once = _release_once.as_async
 
     @operation
     def _beat(self, who: OwnedInstance) -> Operation[HeldAttempts | None]:

@@ -103,7 +103,7 @@ def claim_for(
 ) -> Operation[tuple[RegisteredWorker, Claimed] | None]:
     """Claim due tasks of the names that the instance registered; None if it is not registered.
 
-    `taken` holds their (id, version) pairs before the commit: if its answer is lost they must be given back.
+    `taken` holds their (id, version) pairs before the commit: if its answer is lost they must be released.
     """
     taken.clear()
     yield BEGIN
@@ -136,7 +136,7 @@ def claim_for(
     return worker, claimed
 
 
-def give_back_for(instance: UUID, taken: Sequence[tuple[str, int]]) -> Operation[None]:
+def release_claimed(instance: UUID, taken: Sequence[tuple[str, int]]) -> Operation[None]:
     """Release the tasks of a claim whose answer was lost, if it was committed; waits while the claim still runs."""
     yield BEGIN
     yield Statement("lock_claims", {"dead": dumps([str(instance)])})

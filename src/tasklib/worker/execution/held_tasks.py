@@ -73,14 +73,14 @@ class HeldTasks:
         """How many tasks of each name are held."""
         return Counter(task.name for task in self.tasks())
 
-    def give_back(self, finisher: Finisher, keep: int = 0) -> None:
-        """Give back what has not started, except the first `keep`; no attempt is spent."""
+    def release_waiting(self, finisher: Finisher, keep: int = 0) -> None:
+        """Release what has not started, except the first `keep`; no attempt is spent."""
         while len(self.waiting) > keep:
             task = self.waiting.pop().task
             finisher.add(task, Ending.release(task.id, task.version))
 
-    def give_back_paused(self, finisher: Finisher, names: Collection[str | None]) -> None:
-        """Give back what has not started of paused names, or everything if None is among them."""
+    def release_paused(self, finisher: Finisher, names: Collection[str | None]) -> None:
+        """Release what has not started of paused names, or everything if None is among them."""
         paused = [attempt.task for attempt in self.waiting if None in names or attempt.task.name in names]
         self.drop(task.id for task in paused)
         for task in paused:

@@ -176,7 +176,7 @@ class Runner:
         self.hold([attempt.task])
         self.held.waiting.rotate(1)
         if self._control.is_stopping:
-            self.held.give_back(self.finisher)
+            self.held.release_waiting(self.finisher)
         else:
             self.start_held()
 

@@ -215,7 +215,7 @@ class Claimer:
         self._size.has_suspects = any(task.lost_count for task in claimed.tasks)
         if self._size.has_suspects:
             self._runner.start_held()
-            self._held.give_back(self._finisher, keep=self._size.next_claim(len(self._held.running), 0))
+            self._held.release_waiting(self._finisher, keep=self._size.next_claim(len(self._held.running), 0))
 
     async def _pause(self, claimed: Claimed) -> None:
         """Wait until there may be something to claim, which is at once after a claim that took tasks."""

@@ -258,7 +258,7 @@ class _ProcessSlot:
         expected = stopping or not self._supervisor.anyone_started.is_set()
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
         log.log(logging.DEBUG if expected else logging.ERROR, "worker process %d %s", process.pid, how)
-        await self._supervisor.in_thread(lambda: process.take_back(stopping=stopping), CLEANUP_SECONDS)
+        await self._supervisor.in_thread(lambda: process.release_tasks(stopping=stopping), CLEANUP_SECONDS)
 
     def _pause(self, process: WorkerProcess) -> float:
         """Seconds until the next process starts: 0 at first, then longer each time one dies early."""

@@ -126,9 +126,9 @@ class WorkerProcess:
         if self.is_alive:
             self._kill_group()
 
-    def take_back(self, *, stopping: bool) -> None:
+    def release_tasks(self, *, stopping: bool) -> None:
         """Release the tasks it held when it ended, so that other workers run them.  Blocks."""
-        self.heartbeat.take_back(self._was_running, stopping=stopping)
+        self.heartbeat.release_tasks(self._was_running, stopping=stopping)
 
     def _kill_group(self) -> None:
         with suppress(ProcessLookupError, PermissionError):
@@ -226,7 +226,7 @@ class HeartbeatProxy:
             self._heartbeat.cease()
             self._heartbeat = None
 
-    def take_back(self, running: set[int], *, stopping: bool) -> None:
+    def release_tasks(self, running: set[int], *, stopping: bool) -> None:
         """Release the tasks that the process held when it ended, so that other workers run them.  Blocks.
 
         Tasks that were running, given by their `seq`, count as a failed attempt, unless everything is being stopped.
@@ -240,7 +240,7 @@ class HeartbeatProxy:
             else:
                 count = database.run(lambda: workers.recover_from(instance, config.backoff, suspects=running))
             if count:
-                how = "gave back" if stopping else "took back"
+                how = "released" if stopping else "recovered"
                 log.warning("%s %d tasks of worker process instance %s", how, count, instance)
         except TaskLibError as error:
             log.warning("the tasks of instance %s are recovered when its heartbeat is missed: %s", instance, error)

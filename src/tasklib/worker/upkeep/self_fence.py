@@ -54,6 +54,6 @@ class SelfFence(Periodic):
         endable = [each for each in running if each.executor.stops_surely and each.stop_reason is not StopReason.FENCED]
         if endable or held.waiting:
             log.error("could not send heartbeats for too long; stopping %d tasks", len(endable) + len(held.waiting))
-        held.give_back(self._runner.finisher)
+        held.release_waiting(self._runner.finisher)
         for attempt in endable:
             attempt.stop(StopReason.FENCED)

@@ -66,7 +66,7 @@ class RequestWatch(Periodic):
                 attempt.stop(StopReason.CANCELLED)
         if held.waiting:
             paused = {pause.name for pause in await self.database.arun(list_pauses)}
-            held.give_back_paused(self._runner.finisher, paused)
+            held.release_paused(self._runner.finisher, paused)
 
     async def _write_notes(self) -> None:
         reports, lines = self._runner.notes.take()

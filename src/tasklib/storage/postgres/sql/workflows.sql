@@ -233,7 +233,7 @@ WHERE g.task_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid
 t.id BETWEEN (left(g.id::text, 30) || '000000')::uuid AND (left(g.id::text, 30) || 'ffffff')::uuid AND t.group_id = g.id
 
 -- name: restart_tasks
--- Let tasks that were just given back continue as new, with other arguments; one that was cancelled stays so.
+-- Let tasks that were just released continue as new, with other arguments; one that was cancelled stays so.
 UPDATE {schema}.tasks AS t
 SET kwargs = coalesce(b.kwargs, 'null'), attempts = 0, retry_count = 0, lost_count = 0, error = NULL, fingerprint = NULL,
     marks = nullif(t.marks & ~22, 0)

@@ -177,7 +177,7 @@ WHERE g.task_id IN (SELECT i.value FROM json_each(:ids) AS i) AND g.kind = 'undo
 t.id BETWEEN substr(g.id, 1, 30) || '000000' AND substr(g.id, 1, 30) || 'ffffff' AND t.group_id = g.id
 
 -- name: restart_tasks
--- Let tasks that were just given back continue as new, with other arguments; one that was cancelled stays so.
+-- Let tasks that were just released continue as new, with other arguments; one that was cancelled stays so.
 UPDATE tasks
 SET kwargs = b.value -> 'kwargs', attempts = 0, retry_count = 0, lost_count = 0, error = NULL, fingerprint = NULL,
     marks = nullif(marks & ~22, 0)
