@@ -59,7 +59,7 @@ async def create_schedule(request: Request, body: CreateTask) -> Schedule:
         if given is not None:
             detail = f"options.{name}: is not possible for a repeated task; leave it out"
             raise Refused(400, "invalid-request", detail, field=f"options.{name}")
-    decided = {
+    keywords = {
         "task": body.type,
         "kwargs": body.payload,
         "starts_at": options.run_after,
@@ -67,13 +67,13 @@ async def create_schedule(request: Request, body: CreateTask) -> Schedule:
         **repeat.timing(),
     }
     name = repeat.name or f"{body.type[:200]}:{_digest(body.model_dump(mode='json'))[:12]}"
-    return await put_schedule(parts_of(request).service, name, decided, audit_of(request, schedule=name))
+    return await put_schedule(parts_of(request).service, name, keywords, audit_of(request, schedule=name))
 
 
-async def put_schedule(service: QueueService, name: str, decided: dict[str, Any], audit: AuditEntry) -> Schedule:
+async def put_schedule(service: QueueService, name: str, keywords: dict[str, Any], audit: AuditEntry) -> Schedule:
     """Create or change a schedule; 400 where a mask was sent and no secret is stored there."""
     try:
-        return await service.schedules.aput(name, decided, audit=audit)
+        return await service.schedules.aput(name, keywords, audit=audit)
     except MaskLeft as error:
         raise Refused(400, "masked-secret", str(error), field="payload") from error
 

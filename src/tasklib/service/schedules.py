@@ -47,22 +47,22 @@ class Schedules(ServicePart):
     apreview = preview.as_async
 
     @operation
-    def put(self, name: str, decided: Mapping[str, Any], *, audit: AuditEntry | None = None) -> Operation[Schedule]:
-        """Create a schedule, or change the one of that name; `decided` are the keywords of `TaskQueue.add_schedule`.
+    def put(self, name: str, keywords: Mapping[str, Any], *, audit: AuditEntry | None = None) -> Operation[Schedule]:
+        """Create a schedule, or change the one of that name; `keywords` are the keywords of `TaskQueue.add_schedule`.
 
         A mask in the arguments stands for the stored secret; MaskLeft if the same task has none there.
         """
         check_name(name)  # before the query: not every text can be sent
         yield from self.queue.secret_places.learn()
-        task, secrets = decided["task"], list(self.queue.secret_places.of(decided["task"]))
+        task, secrets = keywords["task"], list(self.queue.secret_places.of(keywords["task"]))
         stored = yield from schedules.get_schedule(name)
         if stored is not None:
             # A schedule for another task gets none of these secrets.
             kept = stored.plan.kwargs if stored.plan.task == task else None
             if stored.plan.task == task:
                 secrets = list(dict.fromkeys((*secrets, *(stored.plan.secrets or ()))))
-            decided = {**decided, "kwargs": self.redactor.restore(decided["kwargs"], kept, secrets)}
-        given: dict[str, Any] = {**decided, "secrets": secrets}
+            keywords = {**keywords, "kwargs": self.redactor.restore(keywords["kwargs"], kept, secrets)}
+        given: dict[str, Any] = {**keywords, "secrets": secrets}
         work = as_operation(self.queue.add_schedule)(name, **given)
         return self.redactor.schedule((yield from self.audited(work, audit)))
 

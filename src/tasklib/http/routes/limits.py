@@ -12,7 +12,7 @@ from tasklib.core.codec import number
 from tasklib.http.admission.audit import AuditedRoute, audit_of
 from tasklib.http.errors import Refused
 from tasklib.http.parts import NOT_MODIFIED, Service, conditional
-from tasklib.http.schemas.bounds import Part
+from tasklib.http.schemas.bounds import ListPage
 from tasklib.http.schemas.fields import Answer, Input, Key, Name, Text, Whole, check_number
 from tasklib.http.security.auth import Permission, needs, principal_of
 from tasklib.queue import TaskQueue
@@ -201,11 +201,11 @@ async def set_key_limit(body: KeyLimitInput, request: Request, service: Service)
     """Limit the tasks of one concurrency key, or of each key, that run at once, across all workers."""
     audit = audit_of(request, key=body.key, type=body.type, maxRunning=body.max_running)
     await service.achange(audit, service.queue.set_key_limit, body.max_running, body.key, body.type)
-    return KeyLimits(key_limits=await _key_limits(service.queue, Part()))
+    return KeyLimits(key_limits=await _key_limits(service.queue, ListPage()))
 
 
 @router.get("/budgets", **needs(Permission.READ, 400))
-async def list_budgets(query: Annotated[Part, Query()], service: Service) -> Budgets:
+async def list_budgets(query: Annotated[ListPage, Query()], service: Service) -> Budgets:
     """The budgets of workflows, by name, and what is left of each; up to 1000 at once."""
     found = await service.queue.abudgets()
     return Budgets(budgets=[BudgetInfo.of(each) for each in query.of(found)], total=len(found))
@@ -228,7 +228,7 @@ async def remove_budget(name: str, request: Request, service: Service) -> None:
 
 
 @router.get("/control", response_model=Control, **needs(Permission.READ, 400, also=NOT_MODIFIED))
-async def get_control(query: Annotated[Part, Query()], request: Request, service: Service) -> Response:
+async def get_control(query: Annotated[ListPage, Query()], request: Request, service: Service) -> Response:
     """Pauses with their author and reason, and limits; up to 1000 of each, and `offset` gives the next page."""
     queue = service.queue
     pauses, limits = await queue.apauses(), await queue.alimits()
@@ -248,5 +248,5 @@ async def _budget(queue: TaskQueue, name: str) -> BudgetInfo:
     raise Refused(404, "budget-not-found", f"there is no budget {name!r}; GET /api/budgets lists them")
 
 
-async def _key_limits(queue: TaskQueue, part: Part) -> list[KeyLimitInfo]:
-    return [KeyLimitInfo.of(each) for each in part.of(await queue.akey_limits())]
+async def _key_limits(queue: TaskQueue, page: ListPage) -> list[KeyLimitInfo]:
+    return [KeyLimitInfo.of(each) for each in page.of(await queue.akey_limits())]

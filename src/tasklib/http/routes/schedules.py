@@ -12,19 +12,20 @@ from tasklib.http.admission.audit import AuditedRoute, audit_of
 from tasklib.http.admission.authorization import allow_submission
 from tasklib.http.errors import Refused
 from tasklib.http.parts import Service
-from tasklib.http.schemas.bounds import Part
+from tasklib.http.schemas.bounds import ListPage
 from tasklib.http.schemas.schedules import CreateSchedule, CronQuery, CronRuns, PutSchedule, Ran, Schedule, Schedules
 from tasklib.http.security.auth import Permission, needs, principal_of
 from tasklib.service.service import QueueService
 
 
-def _storable(name: str) -> str:
+def _stored_name(name: str) -> str:
+    """The name; 404 if it holds a NUL character, which no stored name can."""
     if "\0" in name:
         raise _unknown(name)
     return name
 
 
-Name = Annotated[str, Depends(_storable)]
+Name = Annotated[str, Depends(_stored_name)]
 
 router = APIRouter(prefix="/api/schedules", tags=["schedules"], route_class=AuditedRoute)
 cron_router = APIRouter(prefix="/api/cron", tags=["schedules"], route_class=AuditedRoute)
@@ -38,7 +39,7 @@ async def preview_cron(query: Annotated[CronQuery, Query()], service: Service) -
 
 
 @router.get("", **needs(Permission.READ, 400))
-async def list_schedules(query: Annotated[Part, Query()], service: Service) -> Schedules:
+async def list_schedules(query: Annotated[ListPage, Query()], service: Service) -> Schedules:
     """Every schedule, by name, with its next five runs; up to 1000 at once."""
     found = await service.schedules.aall()
     return Schedules(schedules=[Schedule.of(each) for each in query.of(found)], total=len(found))
@@ -50,7 +51,9 @@ async def create_schedule(body: CreateSchedule, request: Request, service: Servi
     if await service.schedules.aget(body.name) is not None:
         detail = f"there is a schedule {body.name!r} already; change it with PUT"
         raise Refused(409, "schedule-exists", detail, field="name")
-    return Schedule.of(await create.put_schedule(service, body.name, body.decided(), audit_of(request, name=body.name)))
+    return Schedule.of(
+        await create.put_schedule(service, body.name, body.keywords(), audit_of(request, name=body.name))
+    )
 
 
 @router.get("/{name:tasklib_name}", **needs(Permission.READ, 404))
@@ -62,7 +65,7 @@ async def get_schedule(name: Name, service: Service) -> Schedule:
 @router.put("/{name:tasklib_name}", **needs(Permission.OPERATE, 400, 413))
 async def put_schedule(name: str, body: PutSchedule, request: Request, service: Service) -> Schedule:
     """Create a schedule, or change the one of that name."""
-    return Schedule.of(await create.put_schedule(service, name, body.decided(), audit_of(request)))
+    return Schedule.of(await create.put_schedule(service, name, body.keywords(), audit_of(request)))
 
 
 @router.delete("/{name:tasklib_name}", status_code=204, **needs(Permission.OPERATE, 404))

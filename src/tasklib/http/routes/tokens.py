@@ -12,7 +12,7 @@ from pydantic import Field
 from tasklib.http.admission.audit import AuditedRoute, audit_of
 from tasklib.http.errors import Refused
 from tasklib.http.parts import Service, parts_of
-from tasklib.http.schemas.bounds import Part
+from tasklib.http.schemas.bounds import ListPage
 from tasklib.http.schemas.fields import Answer, Input, Moment, Name
 from tasklib.http.security.auth import Bearer, Permission, needs
 from tasklib.service.tokens import Role
@@ -57,7 +57,7 @@ class CreatedToken(Answer):
 
 
 @router.get("", **needs(Permission.ADMIN, 400))
-async def list_tokens(query: Annotated[Part, Query()], service: Service) -> Tokens:
+async def list_tokens(query: Annotated[ListPage, Query()], service: Service) -> Tokens:
     """Every token, including revoked and expired ones; up to 1000 at once."""
     found = await service.tokens.aall()
     return Tokens(tokens=[TokenInfo.of(each) for each in query.of(found)], total=len(found))

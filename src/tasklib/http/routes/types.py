@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 
 from tasklib.http.admission.audit import AuditedRoute
 from tasklib.http.parts import NOT_MODIFIED, Counts, Service, conditional
-from tasklib.http.schemas.bounds import MOST_ROWS, Part
+from tasklib.http.schemas.bounds import MOST_ROWS, ListPage
 from tasklib.http.schemas.fields import Answer, TypeName
 from tasklib.http.security.auth import Permission, needs
 
@@ -91,7 +91,9 @@ class Workers(Answer):
 
 
 @router.get("/types", response_model=Types, **needs(Permission.READ, 400, also=NOT_MODIFIED))
-async def list_types(query: Annotated[Part, Query()], request: Request, service: Service, counts: Counts) -> Response:
+async def list_types(
+    query: Annotated[ListPage, Query()], request: Request, service: Service, counts: Counts
+) -> Response:
     """Every type that a stored task has or that a worker defines, up to 1000 at once."""
     statistics = service.statistics
     found = await counts.read(statistics.types, statistics.atypes, await counts.stats(live=True))
@@ -99,7 +101,7 @@ async def list_types(query: Annotated[Part, Query()], request: Request, service:
 
 
 @router.get("/workers", response_model=Workers, **needs(Permission.READ, 400, also=NOT_MODIFIED))
-async def list_workers(query: Annotated[Part, Query()], request: Request, service: Service) -> Response:
+async def list_workers(query: Annotated[ListPage, Query()], request: Request, service: Service) -> Response:
     """Every worker instance known, up to 1000 at once; of the types of each the first 1000."""
     found = await service.queue.aworkers()
     ended = await service.statistics.aended_workers(seconds=DAY_SECONDS, limit=MOST_ENDED)

@@ -17,14 +17,14 @@ UNFINISHED: Final = ("pending", "running", "retrying")
 T = TypeVar("T")
 
 
-class Part(Input):
+class ListPage(Input):
     """Selects a page of a list."""
 
     limit: Annotated[int, Field(ge=1, le=MOST_ROWS)] = MOST_ROWS
     offset: Annotated[int, Field(ge=0, le=INT32)] = 0
 
     def of(self, rows: Sequence[T]) -> Sequence[T]:
-        """The rows of this part."""
+        """The rows on this page."""
         return rows[self.offset : self.offset + self.limit]
 
 

@@ -55,7 +55,7 @@ class Schedule(Answer):
         """The schedule as HTTP shows it."""
         assert isinstance(value, Stored)
         stored, plan = value, value.plan
-        decided = ("cron", "every", "tz", "misfire", "overlap", "jitter", "starts_at", "ends_at")
+        plan_fields = ("cron", "every", "tz", "misfire", "overlap", "jitter", "starts_at", "ends_at")
         happened = ("next_run_at", "last_run_at", "last_task_id", "paused_at", "paused_by", "declared", "error")
         return cls(
             name=plan.name,
@@ -66,7 +66,7 @@ class Schedule(Answer):
             next_runs=stored.next_runs(5),
             created_at=stored.created_at,
             updated_at=stored.updated_at,
-            **{each: getattr(plan, each) for each in decided},
+            **{each: getattr(plan, each) for each in plan_fields},
             **{each: getattr(stored, each) for each in happened},
         )
 
@@ -105,8 +105,8 @@ class PutSchedule(Timing):
     starts_at: Moment | None = None
     options: ScheduleOptions = ScheduleOptions()
 
-    def decided(self) -> dict[str, Any]:
-        """The same as keywords of `TaskQueue.add_schedule`."""
+    def keywords(self) -> dict[str, Any]:
+        """Its fields as keywords of `TaskQueue.add_schedule`."""
         same = {"jitter": self.jitter, "starts_at": self.starts_at, **self.timing()}
         return {**same, "task": self.type, "kwargs": self.payload, "options": self.options.scheduled()}
 
