@@ -11,7 +11,7 @@ from dataclasses import fields
 from typing import Any
 
 from tasklib.core.insights.explain import Reason
-from tasklib.core.insights.objectives import Objective, Standing
+from tasklib.core.insights.objectives import Objective, ObjectiveStatus
 from tasklib.core.limits import KeyLimit, Limit, Pause
 from tasklib.core.queue_info import ErrorGroup, WorkerInfo
 from tasklib.core.schedule import Plan, Schedule
@@ -35,7 +35,7 @@ OBJECTS: dict[str, type[Any]] = {
     "pause": Pause,
     "limit": Limit,
     "limit of a key": KeyLimit,
-    "status of an objective": Standing,
+    "status of an objective": ObjectiveStatus,
     "objective": Objective,
     "finding": Finding,
     "token": Token,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self
 from fastapi import Depends, FastAPI, Request, Response
 from pydantic import BaseModel
 
-from tasklib.http.live.cache import ErrorCache, GapCache, IdCache, StandingsCache, StatsCache
+from tasklib.http.live.cache import ErrorCache, GapCache, IdCache, ObjectiveCache, StatsCache
 from tasklib.http.live.live_stats import LiveStats
 from tasklib.http.security.auth import Auth, Identify, identifier
 from tasklib.http.security.refusals import Refusals
@@ -55,7 +55,7 @@ class Parts:
     gaps: GapCache
     ids: IdCache
     failures: ErrorCache
-    standings: StandingsCache
+    objective_statuses: ObjectiveCache
     live_stats: LiveStats
     stopping: threading.Event
     """Set when the server stops: it ends event streams and waiting claims."""
@@ -81,7 +81,7 @@ class Parts:
             gaps=GapCache(service),
             ids=IdCache(service),
             failures=ErrorCache(service.error_groups),
-            standings=StandingsCache(service.objectives),
+            objective_statuses=ObjectiveCache(service.objectives),
             live_stats=LiveStats(service.statistics, counts, stopping),
             stopping=stopping,
             agents=agents or AgentsMay(),

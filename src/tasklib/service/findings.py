@@ -12,7 +12,7 @@ from tasklib.core.queue_info import EndedWorker, ErrorGroup, QueueStats, WorkerI
 from tasklib.queue.sync_async import as_operation, operation
 from tasklib.service.base import ServicePart
 from tasklib.service.error_groups import ErrorGroups, ErrorMark, status_of
-from tasklib.service.insights.objectives import Standing, read_standings
+from tasklib.service.insights.objectives import ObjectiveStatus, read_objective_statuses
 from tasklib.storage.operations import errors, schedules, statistics, tasks, workers
 from tasklib.storage.operations.access.audit import AuditEntry, StoredEntry, list_audit
 from tasklib.storage.operations.limits import pauses
@@ -72,7 +72,7 @@ class Findings(ServicePart):
         self,
         stats: QueueStats | None = None,
         failures: Sequence[ErrorGroup] | None = None,
-        standings: Sequence[Standing] | None = None,
+        objective_statuses: Sequence[ObjectiveStatus] | None = None,
     ) -> Operation[tuple[Finding, ...]]:
         """Everything that is wrong, the most urgent first; counts, errors and objectives may be given, if known."""
         stats = stats or (yield from statistics.count_tasks_by_state())
@@ -101,7 +101,9 @@ class Findings(ServicePart):
                 errors=groups,
                 more_errors=news[MOST_OF_A_KIND:],
                 schedules=(yield from schedules.list_schedules()),
-                standings=(yield from read_standings()) if standings is None else standings,
+                objective_statuses=(yield from read_objective_statuses())
+                if objective_statuses is None
+                else objective_statuses,
                 questions=[each["asked_at"] or clock for each in (yield from list_questions(MOST_QUESTIONS))],
                 parked=(yield from list_parked(MOST_WAITING)),
                 releases=releases,

@@ -10,7 +10,7 @@ from tasklib.cli.options import values
 from tasklib.cli.options.declare import argument, option
 
 if TYPE_CHECKING:
-    from tasklib.core.insights.objectives import Kind, Standing
+    from tasklib.core.insights.objectives import Kind, ObjectiveStatus
 
 KINDS = ("wait", "run")
 
@@ -63,7 +63,7 @@ def objectives(
     cli.out.answer({"objectives": found}, say)
 
 
-def _show(cli: Cli, each: Standing) -> None:
+def _show(cli: Cli, each: ObjectiveStatus) -> None:
     what = f"{each.objective.name or 'All tasks together'}: {each.objective}"
     if each.within is None:
         cli.out.line(f"{what}; nothing has run")

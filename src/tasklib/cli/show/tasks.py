@@ -40,7 +40,7 @@ def show_tasks(out: Output, tasks: Sequence[Task], now: datetime) -> None:
     rows: list[list[str | Cell]] = []
     short = Counter(shorten(task.id) for task in tasks) if out.is_terminal else Counter[str]()
     for task in tasks:
-        state = standing(task, now)
+        state = state_to_show(task, now)
         # A terminal shows enough of the id for every command to find the task; programs get all of it.
         shown = shorten(task.id) if short[shorten(task.id)] == 1 else str(task.id)
         row: list[str | Cell] = [shown, task.name, Cell(state, STYLES[state]), tries(task), when(task, now)]
@@ -50,7 +50,7 @@ def show_tasks(out: Output, tasks: Sequence[Task], now: datetime) -> None:
 
 def show_task(out: Output, task: Task, now: datetime) -> None:
     """Everything about one task."""
-    state = standing(task, now)
+    state = state_to_show(task, now)
     out.line(f"{task.name}  {state}", f"bold {STYLES[state]}")
     for label, value in facts(task, now):
         out.line(f"  {label:<12} {value}")
@@ -81,7 +81,7 @@ def show_task(out: Output, task: Task, now: datetime) -> None:
 def show_explanation(out: Output, explanation: Explanation, now: datetime) -> None:
     """Why a task is not running, the first reason first."""
     task = explanation.task
-    state = standing(task, now)
+    state = state_to_show(task, now)
     out.line(f"{task.name}  {state}  {task.id}", f"bold {STYLES[state]}")
     for number, reason in enumerate(explanation.reasons, 1):
         out.line(f"  {number}. {reason.text}")
@@ -134,7 +134,7 @@ def facts(task: Task, now: datetime) -> Iterable[tuple[str, str]]:
             yield label, _moment(value, now) if isinstance(value, datetime) else str(value)
 
 
-def standing(task: Task, now: datetime) -> str:
+def state_to_show(task: Task, now: datetime) -> str:
     """The state of the task, with `delayed` and `waiting` separate from pending and `retrying` from failed."""
     phase = str(phase_of(task))
     if task.waits_for is not None:

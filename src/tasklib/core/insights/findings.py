@@ -10,7 +10,7 @@ from typing import Final, Literal
 from uuid import UUID
 
 from tasklib.core.insights.error_marks import ErrorMark, Status, status_of
-from tasklib.core.insights.objectives import Standing
+from tasklib.core.insights.objectives import ObjectiveStatus
 from tasklib.core.limits import Pause
 from tasklib.core.queue_info import EndedWorker, ErrorGroup, QueueStats, WorkerInfo
 from tasklib.core.schedule import Schedule
@@ -90,7 +90,7 @@ class Situation:
     schedules: Sequence[Schedule] = ()
     marks: Mapping[str, ErrorMark] = field(default_factory=dict[str, ErrorMark])
     """What people decided about groups of errors, by the id of the group."""
-    standings: Sequence[Standing] = ()
+    objective_statuses: Sequence[ObjectiveStatus] = ()
     """How objectives stand over the last day."""
     questions: Sequence[datetime] = ()
     """When each open question to a person was asked, the oldest first."""
@@ -315,7 +315,7 @@ def _missed_schedules(seen: Situation) -> Iterator[Finding]:
 
 
 def _objectives_at_risk(seen: Situation) -> Iterator[Finding]:
-    risky = sorted((each for each in seen.standings if each.at_risk), key=lambda each: each.budget or 0.0)
+    risky = sorted((each for each in seen.objective_statuses if each.at_risk), key=lambda each: each.budget or 0.0)
     found: list[Finding] = []
     for each in risky:
         objective, budget = each.objective, each.budget or 0.0

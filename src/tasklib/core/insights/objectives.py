@@ -58,7 +58,7 @@ def _is_between(value: object, least: float, most: float) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ObjectiveStatus:
     """How an objective stands over a time."""
 
     objective: Objective
@@ -74,9 +74,9 @@ class Standing:
         return self.budget is not None and self.budget < AT_RISK
 
 
-def standing(objective: Objective, durations: Mapping[int, int]) -> Standing:
+def objective_status(objective: Objective, durations: Mapping[int, int]) -> ObjectiveStatus:
     """How attempts with these durations stand against an objective."""
     share = share_within(durations, objective.within_seconds)
     within = None if share is None else round(share * 100, 3)
     budget = None if within is None else round(100 - (100 - within) / (100 - objective.target) * 100, 1)
-    return Standing(objective, sum(durations.values()), within, budget)
+    return ObjectiveStatus(objective, sum(durations.values()), within, budget)

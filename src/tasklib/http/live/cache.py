@@ -15,7 +15,7 @@ from tasklib.core.queue_info import ErrorGroup, QueueStats, TaskFilter
 from tasklib.core.time.timing import Timing
 from tasklib.errors import TaskLibError
 from tasklib.service.error_groups import MOST_GROUPS, ErrorGroups
-from tasklib.service.insights.objectives import Objectives, Standing
+from tasklib.service.insights.objectives import Objectives, ObjectiveStatus
 from tasklib.service.pages import Gap, TaskPages
 from tasklib.service.statistics import Statistics, takes_a_while
 
@@ -207,21 +207,21 @@ class IdCache:
         return replace(which, search=None, ids=ids) if ids else which
 
 
-class StandingsCache:
+class ObjectiveCache:
     """How objectives stand: over a day it changes slowly, and reading it takes a statement for each."""
 
     def __init__(self, objectives: Objectives) -> None:
         self._objectives = objectives
         self._timing = objectives.timing
         self._read_at = -1e9
-        self._standings: tuple[Standing, ...] = ()
+        self._statuses: tuple[ObjectiveStatus, ...] = ()
 
-    async def get(self) -> tuple[Standing, ...]:
-        """The standings over the last day, at most half a minute old."""
+    async def get(self) -> tuple[ObjectiveStatus, ...]:
+        """The statuses over the last day, at most half a minute old."""
         if self._timing.monotonic() - self._read_at > STANDINGS_SECONDS:
-            self._standings = await self._objectives.astandings()
+            self._statuses = await self._objectives.astatuses()
             self._read_at = self._timing.monotonic()
-        return self._standings
+        return self._statuses
 
     def forget(self) -> None:
         """Read again for the next request, because one was set."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tasklib.core.insights.objectives import Kind, Standing, check_objective
+from tasklib.core.insights.objectives import Kind, ObjectiveStatus, check_objective
 from tasklib.definition import check_name
 from tasklib.queue.arguments import check_whole
 from tasklib.queue.base import QueueBase
 from tasklib.queue.change_log import if_done, logged
 from tasklib.queue.sync_async import operation
 from tasklib.storage.operations import objectives
-from tasklib.storage.operations.objectives import DAY_SECONDS, read_standings
+from tasklib.storage.operations.objectives import DAY_SECONDS, read_objective_statuses
 from tasklib.storage.statement import Operation
 
 
@@ -62,15 +62,15 @@ class HasObjectives(QueueBase):
     aremove_objective = remove_objective.as_async
 
     @operation
-    def objectives(self, *, seconds: int = DAY_SECONDS) -> Operation[Sequence[Standing]]:
+    def objectives(self, *, seconds: int = DAY_SECONDS) -> Operation[Sequence[ObjectiveStatus]]:
         """Every objective, and how it stands over the last seconds, a day by default.
 
         Examples:
             >>> queue.set_objective("add", within_seconds=5)
-            >>> [standing] = queue.objectives()
-            >>> standing.count, standing.budget, standing.at_risk  # nothing has run yet
+            >>> [status] = queue.objectives()
+            >>> status.count, status.budget, status.at_risk  # nothing has run yet
             (0, None, False)
         """
-        return (yield from read_standings(check_whole("a number of seconds", seconds)))
+        return (yield from read_objective_statuses(check_whole("a number of seconds", seconds)))
 
     aobjectives = objectives.as_async

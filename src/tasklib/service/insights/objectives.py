@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from tasklib.core.insights.objectives import Kind, Objective, Standing, check_objective, standing
+from tasklib.core.insights.objectives import Kind, Objective, ObjectiveStatus, check_objective, objective_status
 from tasklib.queue.change_log import if_done
 from tasklib.queue.sync_async import operation
 from tasklib.service.audit import AuditEntry
 from tasklib.service.base import ServicePart
 from tasklib.storage.operations import objectives
-from tasklib.storage.operations.objectives import DAY_SECONDS, read_standings
+from tasklib.storage.operations.objectives import DAY_SECONDS, read_objective_statuses
 from tasklib.storage.statement import Operation
 
-__all__ = ["Kind", "Objective", "Objectives", "Standing", "check_objective", "read_standings", "standing"]
+__all__ = [
+    "Kind",
+    "Objective",
+    "ObjectiveStatus",
+    "Objectives",
+    "check_objective",
+    "objective_status",
+    "read_objective_statuses",
+]
 
 
 class Objectives(ServicePart):
@@ -33,8 +41,8 @@ class Objectives(ServicePart):
     aremove = remove.as_async
 
     @operation
-    def standings(self, *, seconds: int = DAY_SECONDS) -> Operation[tuple[Standing, ...]]:
+    def statuses(self, *, seconds: int = DAY_SECONDS) -> Operation[tuple[ObjectiveStatus, ...]]:
         """How each objective stands over the last seconds, by name; of at most a hundred."""
-        return (yield from read_standings(seconds))
+        return (yield from read_objective_statuses(seconds))
 
-    astandings = standings.as_async
+    astatuses = statuses.as_async

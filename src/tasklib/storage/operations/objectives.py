@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from tasklib.core.insights.objectives import Objective, Standing, standing
+from tasklib.core.insights.objectives import Objective, ObjectiveStatus, objective_status
 from tasklib.storage.operations import statistics
 from tasklib.storage.operations.limits.pauses import EVERYTHING
 from tasklib.storage.rows import required_moment
@@ -51,11 +51,11 @@ def list_objectives() -> Operation[list[Objective]]:
     ]
 
 
-def read_standings(seconds: int = DAY_SECONDS) -> Operation[tuple[Standing, ...]]:
+def read_objective_statuses(seconds: int = DAY_SECONDS) -> Operation[tuple[ObjectiveStatus, ...]]:
     """How each objective stands over the last seconds."""
     found = yield from list_objectives()
     clock = (yield from statistics.read_time()) if found else 0
-    shown: list[Standing] = []
+    shown: list[ObjectiveStatus] = []
     for objective in found[:MOST_STANDINGS]:
         read = yield from statistics.read_latency(
             since=(clock - seconds) // 60 * 60,
@@ -64,5 +64,5 @@ def read_standings(seconds: int = DAY_SECONDS) -> Operation[tuple[Standing, ...]
             kind="waits" if objective.kind == "wait" else "runs",
             name=objective.name,
         )
-        shown.append(standing(objective, sum(read.values(), Counter[int]())))
+        shown.append(objective_status(objective, sum(read.values(), Counter[int]())))
     return tuple(shown)

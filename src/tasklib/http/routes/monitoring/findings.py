@@ -74,9 +74,9 @@ class ChangesQuery(Input):
 async def list_findings(request: Request, service: Service, counts: Counts) -> FindingInfos:
     """What is wrong now: pauses, unhandled types, slots held by one type, new errors, lost workers, missed runs."""
     groups, _ = await parts_of(request).failures.get(None, MOST_GROUPS)
-    standings = await parts_of(request).standings.get()
+    objective_statuses = await parts_of(request).objective_statuses.get()
     stats = await counts.stats(live=True)
-    found = await counts.read(service.findings.now, service.findings.anow, stats, groups, standings)
+    found = await counts.read(service.findings.now, service.findings.anow, stats, groups, objective_statuses)
     return FindingInfos(findings=[FindingInfo.of(each) for each in found])
 
 

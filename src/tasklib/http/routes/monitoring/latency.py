@@ -15,7 +15,7 @@ from tasklib.http.parts import Service
 from tasklib.http.routes.monitoring.series import SeriesQuery
 from tasklib.http.schemas.fields import Answer
 from tasklib.http.security.auth import Permission, needs
-from tasklib.service.insights.objectives import Objective, standing
+from tasklib.service.insights.objectives import Objective, objective_status
 
 router = APIRouter(prefix="/api/metrics", tags=["metrics"], route_class=AuditedRoute)
 
@@ -61,7 +61,7 @@ async def get_latency(query: Annotated[LatencyQuery, Query()], service: Service)
     whole = sum((histogram for _, histogram in found.points), Counter[int]())
     first = min(whole, default=1) // PER_DOUBLING
     rows = range(first, max(whole, default=1) // PER_DOUBLING + 1)
-    stands = standing(Objective(query.type, query.kind, query.within, query.target), whole)
+    stands = objective_status(Objective(query.type, query.kind, query.within, query.target), whole)
     return Latency(
         step_seconds=found.step,
         type=query.type,

@@ -12,7 +12,7 @@ from tasklib.http.admission.audit import AuditedRoute, audit_of
 from tasklib.http.parts import Service, parts_of
 from tasklib.http.schemas.fields import Answer, Input, Name, check_number
 from tasklib.http.security.auth import Permission, needs, principal_of
-from tasklib.service.insights.objectives import Standing, check_objective
+from tasklib.service.insights.objectives import ObjectiveStatus, check_objective
 
 router = APIRouter(prefix="/api/objectives", tags=["metrics"], route_class=AuditedRoute)
 
@@ -67,7 +67,7 @@ class ObjectiveSet(Answer):
 @router.get("", **needs(Permission.READ, 400))
 async def list_objectives(query: Annotated[ObjectivesQuery, Query()], service: Service) -> ObjectiveInfos:
     """Every objective, with its error budget over the last `seconds`."""
-    found = await service.objectives.astandings(seconds=query.seconds)
+    found = await service.objectives.astatuses(seconds=query.seconds)
     return ObjectiveInfos(objectives=[_shown(each) for each in found])
 
 
@@ -77,16 +77,16 @@ async def set_objective(body: ObjectiveInput, request: Request, service: Service
     detail = {"type": body.type, "kind": body.kind, "withinSeconds": body.within_seconds}
     if body.within_seconds is None:
         await service.objectives.aremove(body.type, body.kind, audit=audit_of(request, **detail))
-        parts_of(request).standings.forget()
+        parts_of(request).objective_statuses.forget()
         return ObjectiveSet(holds=False)
     by = principal_of(request).name
     objective = check_objective(body.type, body.kind, body.within_seconds, body.target, by)
     await service.objectives.aset(objective, audit=audit_of(request, **detail, target=body.target))
-    parts_of(request).standings.forget()
+    parts_of(request).objective_statuses.forget()
     return ObjectiveSet(holds=True)
 
 
-def _shown(each: Standing) -> ObjectiveInfo:
+def _shown(each: ObjectiveStatus) -> ObjectiveInfo:
     objective = each.objective
     return ObjectiveInfo(
         type=objective.name,
