@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from tasklib.service.evidence import Row, Seen
+from tasklib.service.evidence import Observations, Row
 
 
 class Fault(StrEnum):
@@ -62,7 +62,7 @@ class Thresholds:
     dead_rows: int = 100_000
 
 
-def judge(seen: Seen, thresholds: Thresholds) -> Iterator[Finding]:
+def judge(seen: Observations, thresholds: Thresholds) -> Iterator[Finding]:
     """Everything that is wrong with what was seen, by subject."""
     yield from _judge_workers(seen)
     yield from _judge_waiting(seen, thresholds)
@@ -76,7 +76,7 @@ def judge(seen: Seen, thresholds: Thresholds) -> Iterator[Finding]:
         yield from _judge_durability(seen.server)
 
 
-def _judge_workers(seen: Seen) -> Iterator[Finding]:
+def _judge_workers(seen: Observations) -> Iterator[Finding]:
     for worker in (worker for worker in seen.workers if not worker.alive):
         silent = _since(seen.now, worker.heartbeat_at)
         text = f"worker {worker.worker_id} on {worker.host} has sent no heartbeat for {silent}"
@@ -86,7 +86,7 @@ def _judge_workers(seen: Seen) -> Iterator[Finding]:
         yield Finding(Fault.ORPHANS, text, "start a worker: it recovers them when it starts")
 
 
-def _judge_waiting(seen: Seen, thresholds: Thresholds) -> Iterator[Finding]:
+def _judge_waiting(seen: Observations, thresholds: Thresholds) -> Iterator[Finding]:
     taken = {name for worker in seen.workers for name in worker.names if worker.takes(name)}
     paused = {pause.name for pause in seen.pauses}
     for row in seen.waiting:
@@ -100,7 +100,7 @@ def _judge_waiting(seen: Seen, thresholds: Thresholds) -> Iterator[Finding]:
             yield Finding(Fault.FAR_BEHIND, f"{due}, the first for {_duration(row['behind'])}", remedy)
 
 
-def _judge_pauses(seen: Seen, thresholds: Thresholds) -> Iterator[Finding]:
+def _judge_pauses(seen: Observations, thresholds: Thresholds) -> Iterator[Finding]:
     for pause in seen.pauses:
         if seen.now - pause.since > timedelta(seconds=thresholds.paused_seconds):
             what = "everything" if pause.name is None else repr(pause.name)
@@ -108,7 +108,7 @@ def _judge_pauses(seen: Seen, thresholds: Thresholds) -> Iterator[Finding]:
             yield Finding(Fault.PAUSED_LONG, text, f"tasklib resume {pause.name or ''}".rstrip())
 
 
-def _judge_limits(seen: Seen, thresholds: Thresholds) -> Iterator[Finding]:
+def _judge_limits(seen: Observations, thresholds: Thresholds) -> Iterator[Finding]:
     due = {row["name"]: row["count"] for row in seen.waiting}
     for limit in seen.limits:
         count = sum(due.values()) if limit.name is None else due.get(limit.name, 0)
@@ -119,7 +119,7 @@ def _judge_limits(seen: Seen, thresholds: Thresholds) -> Iterator[Finding]:
             yield Finding(Fault.LIMIT_TOO_LOW, text, remedy)
 
 
-def _judge_schedules(seen: Seen, thresholds: Thresholds) -> Iterator[Finding]:
+def _judge_schedules(seen: Observations, thresholds: Thresholds) -> Iterator[Finding]:
     for schedule in seen.schedules:
         late = None if schedule.next_run_at is None else (seen.now - schedule.next_run_at).total_seconds()
         if schedule.paused_at is None and late is not None and late > thresholds.late_schedule_seconds:
@@ -127,7 +127,7 @@ def _judge_schedules(seen: Seen, thresholds: Thresholds) -> Iterator[Finding]:
             yield Finding(Fault.SCHEDULE_LATE, text, "start a worker: workers run schedules")
 
 
-def _judge_parts(seen: Seen) -> Iterator[Finding]:
+def _judge_parts(seen: Observations) -> Iterator[Finding]:
     faults = {"index": Fault.MISSING_INDEX, "trigger": Fault.MISSING_TRIGGER}
     for part in seen.missing:
         text = f"the {part.kind} {part.name} is missing, invalid or switched off"

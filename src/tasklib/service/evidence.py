@@ -28,8 +28,8 @@ OLDEST_SQLITE: Final = ".".join(map(str, OLDEST))
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """Everything that was looked at."""
+class Observations:
+    """Everything that the doctor judges, as read at one moment."""
 
     now: datetime
     waiting: Sequence[Row]
@@ -50,7 +50,7 @@ class Evidence(ServicePart):
     """Gathers the evidence about one queue."""
 
     @operation
-    def look(self) -> Operation[Seen]:
+    def look(self) -> Operation[Observations]:
         """Read everything through one connection."""
         dialect = self.database.dialect
         clock = yield from read_clock()
@@ -58,7 +58,7 @@ class Evidence(ServicePart):
         server = (yield Statement("look_at_server"))[0] if dialect == "postgres" else None
         local = (before + time.time()) / 2
         used = {row["name"] for row in (yield Statement("look_at_parts"))}
-        return Seen(
+        return Observations(
             now=clock,
             waiting=(yield Statement("look_at_waiting")),
             workers=(yield from workers.list_workers()),

@@ -50,7 +50,7 @@ def mean(histogram: Mapping[int, int]) -> float | None:
 def share_within(histogram: Mapping[int, int], seconds: float) -> float | None:
     """The part, from 0 to 1, that took at most so long; None of an empty histogram.
 
-    Within the bucket of the limit itself they count as spread evenly.
+    Durations in the bucket that contains the limit count as spread evenly over it.
     """
     total = sum(histogram.values())
     if not total:

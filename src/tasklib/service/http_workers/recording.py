@@ -26,7 +26,7 @@ __all__ = ["Attempt", "GroupState", "Recording", "StepRecord", "Wait"]
 
 
 class Recording(ServicePart):
-    """What workers over HTTP record of the tasks that they hold; for others NotOwner, and ClaimLost if it is over."""
+    """What workers over HTTP record of their attempts; NotOwner for those of others, ClaimLost after the end."""
 
     @operation
     def records(self, attempt: Attempt) -> Operation[Sequence[StepRecord]]:

@@ -130,7 +130,7 @@ class Workflows(ServicePart):
 
     @operation
     def spend(self, name: str, cost: float, *, audit: AuditEntry | None = None) -> Operation[Taken]:
-        """Take tokens from a budget if there are enough; else it says how many are missing, and for how long."""
+        """Take tokens from a budget if there are enough; else the answer says how many are missing and for how long."""
         return (yield from self.audited(budgets.take(name, cost), audit, lambda taken: {} if taken.taken else None))
 
     aspend = spend.as_async
@@ -147,7 +147,7 @@ class Workflows(ServicePart):
     ) -> Operation[None]:
         """Set a budget as `TaskQueue.set_budget` does, or remove it."""
         work = budgets.set_budget(name, *budget_values(name, per_minute, per_second, burst))
-        # A change commits, with its entry, before it wakes the tasks that wait: then none is left to write at the end.
+        # A change is committed with its audit entry before it wakes the waiting tasks: the end writes no second entry.
         yield from self.audited(work, audit, lambda changed: None if changed else {})
 
     aset_budget = set_budget.as_async

@@ -253,7 +253,7 @@ ORDER BY t.seq DESC
 LIMIT :limit::integer OFFSET :offset::integer;
 
 -- name: walk_tasks
--- Tasks matching the filter in a stretch of insertion order, newest first.
+-- Tasks matching the filter in a range of insertion order, newest first.
 -- plan: custom
 SELECT {listed_columns}
 FROM {schema}.tasks AS t
@@ -262,7 +262,7 @@ ORDER BY t.seq DESC
 LIMIT :limit::integer;
 
 -- name: pass_tasks
--- How many tasks match the filter in a stretch of insertion order, the newest so many at most, and the last of those.
+-- How many tasks match the filter in a range of insertion order, the newest so many at most, and the last of those.
 -- plan: custom
 SELECT count(*) AS met, min(m.seq) AS last
 FROM (

@@ -1,5 +1,5 @@
 -- fragment: lane_attempts
--- Attempts between two moments, of the tasks in a stretch of insertion order: what completed, what runs, and what failed.
+-- Attempts between two moments, of the tasks in a range of insertion order: what completed, what runs, and what failed.
 -- They are read once, and only those that can have run in this time.
 WITH near AS MATERIALIZED (
     SELECT t.id, t.name, t.concurrency_key, t.state, t.started_at, t.completed_at, t.finished_by, t.worker_id, t.history
@@ -37,7 +37,7 @@ laned AS (
 (julianday(t.completed_at) - 2440587.5) * 86400.0
 
 -- name: list_attempts
--- Attempts in a stretch of insertion order that ran between two moments, each with its lane; no more than so many.
+-- Attempts in a range of insertion order that ran between two moments, each with its lane; no more than so many.
 {lane_attempts}
 SELECT l.id, l.name, l.lane, l.outcome, l.began, l.ended FROM laned AS l WHERE l.lane IS NOT NULL LIMIT :limit;
 

@@ -237,7 +237,7 @@ ORDER BY t.seq DESC
 LIMIT :limit OFFSET :offset;
 
 -- name: walk_tasks
--- Tasks matching the filter in a stretch of insertion order, newest first.
+-- Tasks matching the filter in a range of insertion order, newest first.
 SELECT {listed_columns}
 FROM tasks AS t
 WHERE {matches} AND t.seq < :before AND t.seq >= :floor
@@ -245,7 +245,7 @@ ORDER BY t.seq DESC
 LIMIT :limit;
 
 -- name: pass_tasks
--- How many tasks match the filter in a stretch of insertion order, the newest so many at most, and the last of those.
+-- How many tasks match the filter in a range of insertion order, the newest so many at most, and the last of those.
 SELECT count(*) AS met, min(m.seq) AS last
 FROM (
     SELECT t.seq FROM tasks AS t

@@ -9,13 +9,15 @@ from typing import Any
 from tasklib.worker.messages import Channel
 
 PLAIN = (str, int, float, bool, type(None))
+"""Types of the fields that are sent: what JSON can represent."""
 LEFT_OUT = frozenset({"args", "exc_info", "msg", "message"})
+"""Fields that are sent as finished text instead."""
 
 _formatter = logging.Formatter()
 
 
 def levels_here() -> dict[str, int]:
-    """The levels this process has set, by logger; the root's under an empty name."""
+    """The log levels set in this process, by logger; the root's has an empty name."""
     found = {"": logging.root.level}
     for name, logger in list(logging.root.manager.loggerDict.items()):
         if isinstance(logger, logging.Logger) and logger.level:
@@ -24,9 +26,9 @@ def levels_here() -> dict[str, int]:
 
 
 def forward_logs(channel: Channel, levels: Mapping[str, int]) -> None:
-    """Send what is logged in this process to the worker, as far as the worker would show it.
+    """Send what is logged in this process to the worker, at the levels that are set there.
 
-    A program that sets up logging when it is imported takes over, as it may in its own process.
+    A program that sets up logging when it is imported replaces this.
     """
     for name, level in levels.items():
         logging.getLogger(name or None).setLevel(level)
@@ -47,7 +49,9 @@ class _Forwarder(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            fields = {key: v for key, v in vars(record).items() if key not in LEFT_OUT and isinstance(v, PLAIN)}
+            fields = {
+                key: value for key, value in vars(record).items() if key not in LEFT_OUT and isinstance(value, PLAIN)
+            }
             fields["msg"] = record.getMessage()
             if record.exc_info and not record.exc_text:
                 fields["exc_text"] = _formatter.formatException(record.exc_info)
