@@ -73,7 +73,7 @@ def test_pages_hold_every_match_once_and_in_order(queue: Face, which: TaskFilter
         below = page.tasks[-1].seq if len(page.tasks) == 4 else page.stopped
         if below is None:
             break
-        start = Start(below, page.owed)
+        start = Start(below, page.to_skip)
     assert found == positions(queue, which)
 
 
@@ -81,7 +81,7 @@ def test_pages_hold_every_match_once_and_in_order(queue: Face, which: TaskFilter
 def test_an_offset_is_carried_on_from_page_to_page(queue: Face, offset: int) -> None:
     page, _ = walk(queue, COMPLETED, limit=5, start=Start(offset=offset), bounds=SHORT)
     while not page.tasks and page.stopped is not None:
-        page, _ = walk(queue, COMPLETED, limit=5, start=Start(page.stopped, page.owed), bounds=SHORT)
+        page, _ = walk(queue, COMPLETED, limit=5, start=Start(page.stopped, page.to_skip), bounds=SHORT)
     assert [task.seq for task in page.tasks] == positions(queue, COMPLETED)[offset : offset + 5][: len(page.tasks)]
     assert bool(page.tasks) is (offset < 20)
 

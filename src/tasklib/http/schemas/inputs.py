@@ -181,8 +181,8 @@ class ListQuery(Criteria):
         """Where to start: a cursor continues after a page, and holds what is left of that page's offset."""
         if self.cursor is None:
             return Start(offset=self.offset)
-        below, _, owed = self.cursor.partition("-")
-        return Start(int(below, 16), int(owed, 16) if owed else self.offset)
+        below, _, to_skip = self.cursor.partition("-")
+        return Start(int(below, 16), int(to_skip, 16) if to_skip else self.offset)
 
     def wanted(self) -> TaskFilter:
         """The filter, with the tags."""

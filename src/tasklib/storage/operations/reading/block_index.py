@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -45,6 +46,13 @@ def find_gaps(which: TaskFilter, below: int, first: int, counted: int) -> Operat
     if len(rows) < MOST_BLOCKS:
         gaps.append(Gap(top, first - 1))
     return [gap for gap in gaps if gap.bottom < gap.top - 1]
+
+
+def skip_gaps(position: int, gaps: Sequence[Gap]) -> int:
+    """Where a scan that is at this position continues: below every gap that begins there."""
+    while gap := next((each for each in gaps if each.bottom < position - 1 < each.top), None):
+        position = gap.bottom + 1
+    return position
 
 
 def number_of(position: int) -> int:

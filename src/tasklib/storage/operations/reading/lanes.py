@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from tasklib.core.insights.lanes import LaneAttempt, LaneSum
 from tasklib.core.queue_info import TaskFilter
-from tasklib.storage.operations.reading.block_index import Gap, find_gaps
+from tasklib.storage.operations.reading.block_index import Gap, find_gaps, skip_gaps
 from tasklib.storage.rows import required_moment, uuid
 from tasklib.storage.statement import Operation, Row, Statement
 
@@ -77,7 +77,7 @@ class _Path:
         self._looked = self._empty = 0
         self.position, self.more = last + 1, True
         self.made_after: datetime | None = None
-        self._jump()
+        self._move_to(self.position)
 
     @property
     def floor(self) -> int:
@@ -88,8 +88,7 @@ class _Path:
         """Move one step down, and decide whether there is more to read."""
         self._looked += self.position - self.floor
         self._empty = 0 if found else self._empty + 1
-        self.position = self.floor
-        self._jump()
+        self._move_to(self.floor)
         if not self.more or (self._looked < REACH and self._empty < EMPTY):
             return
         rows = yield Statement("date_position", {"before": self.position})
@@ -100,9 +99,8 @@ class _Path:
         if self._looked >= REACH or made < datetime.fromtimestamp(self._since, UTC):
             self.more, self.made_after = False, made
 
-    def _jump(self) -> None:
-        while gap := next((each for each in self._gaps if each.bottom < self.position - 1 < each.top), None):
-            self.position = gap.bottom + 1
+    def _move_to(self, position: int) -> None:
+        self.position = skip_gaps(position, self._gaps)
         self.more = self.position > self._first
 
 

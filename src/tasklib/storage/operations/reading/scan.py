@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tasklib.core.queue_info import TaskFilter
 from tasklib.core.task import Task
-from tasklib.storage.operations.reading.block_index import Gap, find_gaps
+from tasklib.storage.operations.reading.block_index import Gap, find_gaps, skip_gaps
 from tasklib.storage.operations.reading.lists import (
     LISTED_WIDTH,
     WHOLE_WIDTH,
@@ -128,11 +128,10 @@ class _Path:
     """Where a walk is, and how it continues: in longer steps while it finds nothing, and over a gap in one."""
 
     def __init__(self, first: int, position: int, known: Sequence[Gap], stride: int) -> None:
-        self.first, self.position, self.looked = first, position, 0
+        self.first, self.position, self.looked = first, skip_gaps(position, known), 0
         self._known, self._width, self._stride = known, stride, stride
         self._empty_since = position
         self._gaps: list[Gap] = []
-        self._jump()
 
     def floor(self) -> int:
         """Where the next step ends."""
@@ -146,18 +145,13 @@ class _Path:
             self._empty_since = met[-1]
         else:
             self._width = min(self._width * 4, WIDEST)
-        self.position = floor
-        self._jump()
+        self.position = skip_gaps(floor, self._known)
 
     def longest_gap(self) -> Gap | None:
         """The longest range without a match, if it is worth remembering."""
         gaps = [*self._gaps, Gap(self._empty_since, self.position - 1)]
         longest = max(gaps, key=lambda gap: gap.top - gap.bottom)
         return longest if longest.top - longest.bottom > self._stride else None
-
-    def _jump(self) -> None:
-        while gap := next((g for g in self._known if g.bottom < self.position - 1 < g.top), None):
-            self.position = gap.bottom + 1
 
 
 def _look(
