@@ -8,28 +8,17 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable
 from contextlib import suppress
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
-R = TypeVar("R")
-
-_forks = 0
-"""How many forks lie between this process and the one that has started Python."""
-
-
-def call_in_this_process(function: Callable[..., R], *args: object) -> R:
-    """Call code of the user's, which may fork; it returns in this process alone."""
-    before = _forks
-    try:
-        return function(*args)
-    finally:
-        if _forks != before:
-            _end_copy(sys.exc_info()[1])
+forks = 0
+"""How many forks lie between this process and the one that has started Python: compare it before and after a call of
+code of the user's."""
 
 
-def _end_copy(error: BaseException | None) -> NoReturn:
-    """End this process as Python would after the same error, but clean up nothing of its parent's."""
+def end_copy() -> NoReturn:
+    """End this process as Python would after the error that is being handled, but clean up nothing of its parent's."""
+    error = sys.exc_info()[1]
     code = 0
     with suppress(Exception):
         if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
@@ -42,8 +31,8 @@ def _end_copy(error: BaseException | None) -> NoReturn:
 
 
 def _count_fork() -> None:
-    global _forks
-    _forks += 1
+    global forks
+    forks += 1
 
 
 os.register_at_fork(after_in_child=_count_fork)

@@ -22,9 +22,9 @@ from tasklib.core.outcome import Completion
 from tasklib.definition import Definition
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.control import WorkerControl
+from tasklib.worker.execution import copies
 from tasklib.worker.execution.attempt import Attempt, AttemptRunner, Executor
 from tasklib.worker.execution.call import Caller
-from tasklib.worker.execution.copies import call_in_this_process
 from tasklib.worker.execution.running_attempt import AttemptSettings, Ended, StopReason
 
 SLICE_SECONDS = 0.005
@@ -135,7 +135,12 @@ class Coroutines(Executor):
         except BaseException as error:  # noqa: BLE001  the converters of the user's types run here
             return attempt.raised(error)
         try:
-            awaited = call_in_this_process(variables.run, running.send, None)
+            before = copies.forks
+            try:
+                awaited = variables.run(running.send, None)
+            finally:
+                if copies.forks != before:
+                    copies.end_copy()
         except StopIteration as stop:
             return attempt.returned(stop.value)
         except BaseException as error:  # noqa: BLE001  whatever the user's function raised
@@ -203,8 +208,12 @@ def _rest(waiting: Waiting) -> Generator[Any, Any, Any]:
                 raise
             thrown = error
         try:
-            step, given = (running.send, sent) if thrown is None else (running.throw, thrown)
-            awaited = call_in_this_process(variables.run, step, given)
+            before = copies.forks
+            try:
+                awaited = variables.run(running.send, sent) if thrown is None else variables.run(running.throw, thrown)
+            finally:
+                if copies.forks != before:
+                    copies.end_copy()
         except StopIteration as stop:
             return stop.value
         except GeneratorExit as error:

@@ -22,9 +22,9 @@ from tasklib.core.outcome import Completion
 from tasklib.core.time.timing import Timer, Timing
 from tasklib.definition import Definition
 from tasklib.storage.rows import ClaimedTask
+from tasklib.worker.execution import copies
 from tasklib.worker.execution.attempt import Attempt, AttemptRunner, Executor
 from tasklib.worker.execution.call import Caller
-from tasklib.worker.execution.copies import call_in_this_process
 from tasklib.worker.execution.running_attempt import StopReason
 
 Inbox = queue.SimpleQueue[bool]
@@ -284,7 +284,12 @@ def make_call(job: Job) -> Returned:
         if attempt.is_ended:
             return attempt, None, None
         attempt.begin()
-        return attempt, call_in_this_process(variables.run, *((prepared,) if prepared else (_call, attempt))), None
+        before = copies.forks
+        try:
+            return attempt, variables.run(_call, attempt) if prepared is None else variables.run(prepared), None
+        finally:
+            if copies.forks != before:
+                copies.end_copy()
     except BaseException as error:  # noqa: BLE001  it is the attempt's outcome
         return attempt, None, error
 
