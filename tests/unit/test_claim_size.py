@@ -38,12 +38,12 @@ def test_the_buffer_has_an_end_and_slow_tasks_have_none(seconds: float, buffer: 
 def test_one_slow_task_empties_the_buffer_at_once_and_quick_ones_fill_it_again_slowly():
     size = sized(10, took=0.001)
 
-    size.took([0.001, 0.001, 1.0])
+    size.took([0.001, 0.001, 1.0], 0.0)
     assert size.buffer == 0
 
     rounds = 0
     while size.buffer == 0:
-        size.took([0.001])
+        size.took([0.001], 0.0)
         rounds += 1
     assert 5 < rounds < 50
 
@@ -51,11 +51,30 @@ def test_one_slow_task_empties_the_buffer_at_once_and_quick_ones_fill_it_again_s
 def test_many_durations_at_once_weigh_as_much_as_one_after_the_other():
     together, each = sized(10, took=0.01), sized(10, took=0.01)
 
-    together.took([0.02] * 5)
+    together.took([0.02] * 5, 0.0)
     for _ in range(5):
-        each.took([0.02])
+        each.took([0.02], 0.0)
 
     assert together.buffer == each.buffer < sized(10, took=0.01).buffer
+
+
+@pytest.mark.parametrize("apart, buffer", [(1e-5, MAX_BUFFER), (1e-3, 100), (3600.0, 2)])
+def test_no_more_is_claimed_ahead_than_ends_in_the_time_that_it_may_wait(apart: float, buffer: int):
+    size = sized(10, took=0.0)
+
+    for number in range(1, 11):
+        size.took([0.0] * 10, number * 10 * apart)
+
+    assert size.buffer == pytest.approx(buffer, rel=0.01)
+
+
+def test_a_pause_slows_claims_down_for_a_few_tasks_only():
+    size = sized(10, took=0.001)
+    size.took([0.001] * 20, 3600.0)
+
+    size.took([0.001] * 40, 3600.01)
+
+    assert size.buffer > 100
 
 
 def test_while_the_buffer_is_full_enough_nothing_is_asked_for():
@@ -98,5 +117,5 @@ def test_a_claim_is_never_larger_than_the_batch_size():
 def sized(concurrency: int, *, took: float, prefetch: int | None = None) -> ClaimSize:
     """A size that has seen tasks of one duration."""
     size = ClaimSize(concurrency, prefetch)
-    size.took([took])
+    size.took([took], 0.0)
     return size

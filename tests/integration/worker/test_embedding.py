@@ -274,3 +274,32 @@ def test_successes_are_logged_where_debug_is_asked_for(queue: TaskQueue, caplog:
     assert ", attempt 1: completed after " in said["threaded"]
     assert ", will be retried in " in said["broken"]
     assert said["broken"].endswith(" s: ValueError: no")
+
+
+def test_what_a_cancelled_program_had_recorded_already_is_recorded(
+    queue: TaskQueue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended: list[str] = []
+    queue.on_end(ended.extend)
+    queue.register_handler("work", lambda payload: None)
+    task_id = queue.enqueue("work")
+    send = queue.database.arun
+
+    async def program() -> None:
+        written, never = asyncio.Event(), asyncio.Event()
+
+        async def answering_too_late(*args: Any, **options: Any) -> Any:
+            answer = await send(*args, **options)
+            if not written.is_set() and tasklib.is_completed(queue.get(task_id)):
+                written.set()
+                await never.wait()
+            return answer
+
+        monkeypatch.setattr(queue.database, "arun", answering_too_late)
+        _worker = asyncio.ensure_future(queue.arun())
+        await written.wait()
+
+    asyncio.run(program())
+
+    assert ended == [str(task_id)]
+    assert "late write refused" not in caplog.text

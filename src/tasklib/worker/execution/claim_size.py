@@ -8,7 +8,8 @@ BUFFER_SECONDS = 0.1
 """A claimed task waits in the buffer at most about this long."""
 SLOW_SECONDS = 0.05
 """Tasks slower than this are not claimed ahead at all."""
-MAX_BUFFER = 600
+MAX_BUFFER = 2000
+"""Claims of more than half of it cost no less for each task."""
 MAX_CLAIM = 1000
 REFILL_BELOW = 0.7
 """The part of the buffer left when the next claim is sent: its answer should arrive before the rest has run."""
@@ -23,6 +24,9 @@ class ClaimSize:
         self._batch_size = batch_size or MAX_CLAIM
         self._prefetch = prefetch
         self._duration: float | None = None
+        self._pace = 0.0
+        """Seconds from one end to the next lately, which is more than quick tasks take themselves."""
+        self._last_end: float | None = None
         self.limited = False
         """Whether limits across workers apply: then nothing is claimed ahead, because limits are checked at the
         claim."""
@@ -33,14 +37,20 @@ class ClaimSize:
         """Size claims for this concurrency from now on."""
         self._concurrency = concurrency
 
-    def took(self, seconds: Sequence[float]) -> None:
-        """Note how long tasks ran."""
+    def took(self, seconds: Sequence[float], ended: float) -> None:
+        """Note how long tasks ran, and when the last of them ended."""
         worst, mean = max(seconds), sum(seconds) / len(seconds)
+        weight = 1 - (1 - SMOOTHING) ** len(seconds)
         if self._duration is None or worst > self._duration * 10:
             # A slow one counts at once: better to claim too few for a moment than to let tasks wait in a buffer.
             self._duration = worst
         else:
-            self._duration += (1 - (1 - SMOOTHING) ** len(seconds)) * (mean - self._duration)
+            self._duration += weight * (mean - self._duration)
+        if self._last_end is not None:
+            # A worker that had nothing to do for an hour is not slow.
+            gap = min(max(0.0, ended - self._last_end) / len(seconds), SLOW_SECONDS)
+            self._pace += weight * (gap - self._pace)
+        self._last_end = ended
 
     @property
     def buffer(self) -> int:
@@ -51,7 +61,7 @@ class ClaimSize:
             return self._prefetch
         if self._duration is None or self._duration > SLOW_SECONDS:
             return 0
-        return min(MAX_BUFFER, int(BUFFER_SECONDS / max(self._duration, 1e-5) * self._concurrency))
+        return min(MAX_BUFFER, int(BUFFER_SECONDS / max(self._duration / self._concurrency, self._pace, 1e-6)))
 
     def next_claim(self, running: int, buffered: int) -> int:
         """How many tasks to ask for now; 0 while the buffer is still full enough, so that claims stay large."""

@@ -222,7 +222,8 @@ class Runner:
         completed = [(attempt.task, completion) for attempt, completion in ends]
         self.finisher.add_all(completed, lines)
         self.done += len(ends)
-        self.size.took([completion.ended - completion.started for _, completion in ends])
+        durations = [completion.ended - completion.started for _, completion in ends]
+        self.size.took(durations, ends[-1][1].ended)
         self._end_log.succeeded(completed)
         self.use_free_slots()
 

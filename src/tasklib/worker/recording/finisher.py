@@ -21,7 +21,7 @@ from tasklib.worker.control import WorkerControl
 from tasklib.worker.recording.metrics import Metrics
 from tasklib.worker.recording.notes import Lines
 
-BATCH = 500
+BATCH = 1000
 Ends = Sequence[tuple[ClaimedTask | None, Completion | Ending]]
 """How attempts ended, each with its task where that is known."""
 
@@ -41,6 +41,8 @@ class Finisher:
         self._timing = control.timing
         self._ends: list[tuple[ClaimedTask | None, Completion | Ending]] = []
         self._on_its_way: Ends = ()
+        self._was_cut_short = False
+        """Whether what is on its way may be in the database already: its write was cancelled before the answer came."""
         self._lines: Lines = {}
         self._writing: asyncio.Task[None] | None = None
         self._again = asyncio.Event()
@@ -93,13 +95,14 @@ class Finisher:
             if not self._on_its_way:
                 self._on_its_way, self._ends = self._ends[:BATCH], self._ends[BATCH:]
             try:
-                await self._persist(self._on_its_way)
+                await self._persist(self._on_its_way, again=self._was_cut_short)
             except asyncio.CancelledError:
+                self._was_cut_short = True
                 raise  # The batch stays unrecorded: `flush` writes it again.
             except BaseException:
-                self._on_its_way = ()
+                self._on_its_way, self._was_cut_short = (), False
                 raise
-            self._on_its_way = ()
+            self._on_its_way, self._was_cut_short = (), False
 
     async def _persist_lines(self) -> None:
         """Write the last log lines, with a single try; outcomes are retried until they are written."""
