@@ -68,6 +68,26 @@ def test_a_payload_is_any_json(http: Client, payload: Any) -> None:
     assert http.get(f"/api/tasks/{response.json()['id']}").json()["payload"] == payload
 
 
+LEFT_OUT = (
+    "maxAttempts",
+    "priority",
+    "tags",
+    "timeoutSeconds",
+    "concurrencyKey",
+    "runAfter",
+    "uniqueKey",
+    "expiresAt",
+    "repeat",
+)
+
+
+@pytest.mark.parametrize("options", [None, dict.fromkeys(LEFT_OUT)])
+def test_null_is_an_option_that_is_left_out(http: Client, options: Any) -> None:
+    created, plain = (http.post("/api/tasks", {"type": "job", **given}).json() for given in ({"options": options}, {}))
+
+    assert {**created, "id": "", "createdAt": ""} == {**plain, "id": "", "createdAt": ""}
+
+
 BAD_BODIES: list[tuple[Any, str | None]] = [
     ({"payload": {}}, "type"),
     ({"type": ""}, "type"),

@@ -115,7 +115,8 @@ class CreateTask(Input):
 
     type: Name
     payload: Any = Field(default_factory=dict, description="Any JSON value, `null` included.")
-    options: CreateOptions = CreateOptions()
+    # Many clients write null for what they leave out.
+    options: Annotated[CreateOptions, BeforeValidator(lambda given: {} if given is None else given)] = CreateOptions()
 
 
 class Resubmit(Input):
