@@ -296,8 +296,9 @@ def test_what_a_cancelled_program_had_recorded_already_is_recorded(
             return answer
 
         monkeypatch.setattr(queue.database, "arun", answering_too_late)
-        _worker = asyncio.ensure_future(queue.arun())
+        worker = asyncio.ensure_future(queue.arun())
         await written.wait()
+        assert not worker.done()
 
     asyncio.run(program())
 
