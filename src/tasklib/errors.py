@@ -48,6 +48,8 @@ from datetime import timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
+from tasklib.given import instead_of_id, instead_of_task
+
 
 class _Picklable(Exception):
     """Survives pickling whatever its constructor takes; a plain Exception would be made from its message."""
@@ -153,7 +155,7 @@ class TaskNotFound(TaskLibError, LookupError):
     def instead_of_task(cls, given: Any) -> TaskNotFound:
         """For what was given where a task is needed: None, as for an id that no task has, or an id."""
         error = cls(given)
-        error.args = (f"a task is needed, as get_task(id) and queue.get(id) return it; {_instead_of_task(given)}",)
+        error.args = (f"a task is needed, as get_task(id) and queue.get(id) return it; {instead_of_task(given)}",)
         return error
 
 
@@ -162,7 +164,7 @@ class InvalidTaskId(TaskNotFound, ValueError):
 
     def __init__(self, given: Any) -> None:
         super().__init__(given)
-        self.args = (f"a task's id is a UUID, as submit() returns it; {_instead_of_id(given)}",)
+        self.args = (f"a task's id is a UUID, as submit() returns it; {instead_of_id(given)}",)
 
 
 class InvalidTransition(TaskLibError):
@@ -497,28 +499,6 @@ class Abort(_Picklable):
 
     def __init__(self, reason: str = "the task aborted itself") -> None:
         super().__init__(reason)
-
-
-def _instead_of_id(given: Any) -> str:
-    kind = type(given).__name__
-    if hasattr(given, "__await__"):
-        if hasattr(given, "close"):
-            given.close()  # this error says it already; Python need not warn that it was never awaited
-        call = getattr(given, "__name__", "submit_task")
-        return f"got a {kind}: `await` is missing, as in task_id = await {call}(...)"
-    if given is None:
-        return "got None: does the submitting function return the id?"
-    if hasattr(given, "id") and hasattr(given, "state"):
-        return f"got a {kind}: write task.id"
-    return f"got {given!r:.80}"
-
-
-def _instead_of_task(given: Any) -> str:
-    if given is None:
-        return "got None: no task has that id (any more); write `if task is not None` first"
-    if isinstance(given, UUID | str):
-        return "got an id: write queue.get(id)"
-    return _instead_of_id(given)
 
 
 def seconds_of(delay: float | timedelta) -> float:

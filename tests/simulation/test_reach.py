@@ -13,6 +13,7 @@ WORKER = Path(tasklib.worker.__file__).parent
 SEEDS = (10, 18, 25, 59, 107)
 NOT_REACHED = {
     "execution/processes/": "child processes are real processes; tests/integration/worker starts them",
+    "execution/copies.py": "processes that a task forks; tests/integration/worker has such tasks",
     "execution/cluster_body.py": "bodies on real clusters, which tests/cluster starts",
     "supervisor/": "worker processes under one command are real processes too",
     "messages.py": "what a supervisor and its worker processes write to each other",

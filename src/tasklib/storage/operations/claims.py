@@ -184,7 +184,10 @@ def _claim_lone(claim: Claim) -> Operation[Claimed | None]:
     next_due_in: float | None = row["next_due_in"]
     tasks, broken = _claimed(row, 1, claim.lease_seconds)
     yield from _fail(broken)
-    return Claimed(tasks, plain=True, next_due_in=next_due_in, exhausted=next_due_in is None or next_due_in > 0)
+    exhausted = next_due_in is None or next_due_in > 0
+    return Claimed(
+        tasks, contended=not tasks and not exhausted, plain=True, next_due_in=next_due_in, exhausted=exhausted
+    )
 
 
 def _claim_plainly(claim: Claim) -> Operation[Claimed | None]:
