@@ -71,6 +71,21 @@ def states(queue: TaskQueue, *names: str) -> list[tuple[str | None, str | None, 
     return [(task.name, task.state.value, task.error or "") for task in ended if task is not None]
 
 
+def test_hooks_that_raise_what_cannot_be_shown_are_logged(queue: TaskQueue, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(*given: object) -> None:
+        raise Unshowable
+
+    queue.add_middleware(type("Broken", (Middleware,), {"failed": broken})())
+    queue.on_error(broken)
+    queue.on_end(broken)
+    queue.register_handler("fails", lambda payload: 1 / 0)
+
+    ((_, state, _),) = states(queue, "fails")
+
+    assert state == "failed"
+    assert caplog.text.count("Unshowable: (it cannot be shown: Unusual)") == 3
+
+
 @pytest.mark.parametrize("raised", [*RAISED, Unshowable()], ids=lambda raised: type(raised).__name__)
 def test_it_fails_alone_wherever_it_runs(queue: TaskQueue, raised: BaseException) -> None:
     @queue.task

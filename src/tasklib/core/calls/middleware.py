@@ -10,7 +10,7 @@ from typing import Any
 from tasklib.core.calls.base_exceptions import is_interrupt
 from tasklib.core.calls.context import StepContext, TaskContext
 from tasklib.core.calls.signals import Restart
-from tasklib.core.texts.signal_text import for_signals
+from tasklib.core.texts.signal_text import for_signals, to_log
 
 log = logging.getLogger("tasklib.worker")
 
@@ -184,7 +184,7 @@ def call_error_hooks(hooks: Sequence[ErrorHook], ctx: TaskContext, error: BaseEx
         except BaseException as broken:
             if is_interrupt(broken):
                 raise
-            log.exception("the error hook %r failed", hook, exc_info=for_signals(broken))
+            log.exception("the error hook %r failed", hook, exc_info=to_log(broken))
 
 
 def call_end_hooks(hooks: Sequence[EndHook], ids: Sequence[str]) -> None:
@@ -195,7 +195,7 @@ def call_end_hooks(hooks: Sequence[EndHook], ids: Sequence[str]) -> None:
         except BaseException as broken:
             if is_interrupt(broken):
                 raise
-            log.exception("the end hook %r failed", hook)
+            log.exception("the end hook %r failed", hook, exc_info=to_log(broken))
 
 
 def _enter(hooks: Sequence[Middleware], entered: list[Middleware], ctx: TaskContext) -> None:
@@ -223,4 +223,4 @@ def _logged(hook: Middleware) -> Generator[None]:
     except BaseException as broken:
         if is_interrupt(broken):
             raise
-        log.exception("%s.failed raised", type(hook).__name__, exc_info=for_signals(broken))
+        log.exception("%s.failed raised", type(hook).__name__, exc_info=to_log(broken))

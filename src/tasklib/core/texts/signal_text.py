@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import copy
 import re
+import traceback
 from collections.abc import Iterator
 from typing import Final
 
-from tasklib.core.texts.error_text import message_of
+from tasklib.core.texts.error_text import describe_shortly, message_of
 from tasklib.errors import (
     ConfigurationError,
     ExecutionError,
@@ -54,6 +55,16 @@ def for_signals(error: BaseException) -> BaseException:
             shown = ExecutionError(f"{type(error).__name__}: {message_of(error)}")
     shown.__cause__, shown.__suppress_context__ = None, True
     return shown.with_traceback(error.__traceback__)
+
+
+def to_log(error: BaseException) -> BaseException:
+    """The same for the traceback of a log line; one that raises when it is shown is replaced by one that says so."""
+    shown = for_signals(error)
+    try:
+        traceback.format_exception_only(shown)
+    except BaseException:  # noqa: BLE001  the user's own class of exception, which may raise anything
+        return ExecutionError(describe_shortly(shown)).with_traceback(error.__traceback__)
+    return shown
 
 
 def _safe_copy(error: TaskLibError) -> TaskLibError:
