@@ -395,7 +395,7 @@ class Worker:
 
     def _drop_everything(self) -> None:
         held = self._runner.held
-        held.drop([task.id for task in held.tasks()])
+        held.drop([task.version for task in held.tasks()])
 
     async def _or_log(self, step: Callable[[], Awaitable[Any]]) -> None:
         try:

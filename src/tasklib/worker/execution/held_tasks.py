@@ -20,7 +20,8 @@ class HeldTasks:
         self._control = control
         self._concurrency = concurrency
         self.waiting: deque[Attempt] = deque()
-        self.running: dict[str, Attempt] = {}
+        self.running: dict[int, Attempt] = {}
+        """By the version of the claim: an earlier attempt at the same task may still be ending here."""
         self._alone: Attempt | None = None
 
     def resize(self, concurrency: int) -> None:
@@ -54,7 +55,7 @@ class HeldTasks:
 
     def finished(self, attempt: Attempt) -> None:
         """The slot of an attempt is free again."""
-        self.running.pop(attempt.task.id, None)
+        self.running.pop(attempt.task.version, None)
         if self._alone is attempt:
             self._alone = None
         self._control.ended.set()
@@ -82,16 +83,16 @@ class HeldTasks:
     def release_paused(self, finisher: Finisher, names: Collection[str | None]) -> None:
         """Release what has not started of paused names, or everything if None is among them."""
         paused = [attempt.task for attempt in self.waiting if None in names or attempt.task.name in names]
-        self.drop(task.id for task in paused)
+        self.drop(task.version for task in paused)
         for task in paused:
             finisher.add(task, Ending.release(task.id, task.version))
 
-    def drop(self, task_ids: Iterable[str]) -> None:
-        """Drop tasks that other workers have taken over; running ones are stopped, and the database refuses their
-        results."""
-        lost = set(task_ids)
+    def drop(self, versions: Iterable[int]) -> None:
+        """Drop the tasks of claims that were lost to other workers; running ones are stopped, and the database refuses
+        their results."""
+        lost = set(versions)
         if not lost:
             return
-        self.waiting = deque(each for each in self.waiting if each.task.id not in lost)
-        for attempt in [each for task_id, each in self.running.items() if task_id in lost]:
+        self.waiting = deque(each for each in self.waiting if each.task.version not in lost)
+        for attempt in [each for version, each in self.running.items() if version in lost]:
             attempt.stop(StopReason.FENCED)

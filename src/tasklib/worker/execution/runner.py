@@ -157,7 +157,7 @@ class Runner:
 
     def hold_slot(self, attempt: Attempt) -> None:
         """Count an attempt that did not end at once as running: it holds a slot until it ends."""
-        self.held.running[attempt.task.id] = attempt
+        self.held.running[attempt.task.version] = attempt
 
     def note_running(self, attempt: Attempt) -> None:
         """Note that the task runs: if this process dies, the task is a suspect."""

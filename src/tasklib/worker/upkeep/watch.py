@@ -24,10 +24,11 @@ class LeaseRenewal(Periodic):
 
     async def step(self) -> None:
         """Renew once, and drop tasks that are no longer this worker's."""
-        held = [(task.id, task.version) for task in self._held.tasks()]
+        held = {task.id: task.version for task in self._held.tasks()}
         if held:
-            lost, _ = await self.database.arun(lambda: attempts.renew_leases(held, lease_seconds=self._lease))
-            self._held.drop(lost)
+            lost, _ = await self.database.arun(lambda: attempts.renew_leases(held.items(), lease_seconds=self._lease))
+            # An answer may come so late that this worker has claimed some of them anew.
+            self._held.drop([held[task_id] for task_id in lost])
 
 
 class RequestWatch(Periodic):
@@ -37,7 +38,7 @@ class RequestWatch(Periodic):
         super().__init__(queue, WATCH_SECONDS)
         self._control = control
         self._runner = runner
-        self._doubted: set[str] = set()
+        self._doubted: set[int] = set()
 
     async def rest(self) -> None:
         """As in every service; while nothing is held, until something is."""
@@ -51,19 +52,21 @@ class RequestWatch(Periodic):
         """Write progress and lines, and look for requests, if anything is held."""
         await self._write_notes()
         held = self._runner.held
-        running = [
-            (each.task.id, each.task.version)
+        running = {
+            each.task.id: each.task.version
             for each in held.running.values()
             if each.stop_reason is not StopReason.CANCELLED
-        ]
+        }
         if running:
-            lost, cancelled = await self.database.arun(lambda: attempts.find_cancel_requests(running))
+            gone, cancelled = await self.database.arun(lambda: attempts.find_cancel_requests(running.items()))
             # A transactional task is no longer running once it commits, a little before its thread reports that: only
             # tasks that were missing at the last look too are dropped.
+            lost = {running[task_id] for task_id in gone}
             held.drop(lost & self._doubted)
             self._doubted = lost
-            for attempt in [each for task_id, each in held.running.items() if task_id in cancelled]:
-                attempt.stop(StopReason.CANCELLED)
+            for version in [running[task_id] for task_id in cancelled]:
+                if (attempt := held.running.get(version)) is not None:
+                    attempt.stop(StopReason.CANCELLED)
         if held.waiting:
             paused = {pause.name for pause in await self.database.arun(list_pauses)}
             held.release_paused(self._runner.finisher, paused)
