@@ -141,13 +141,20 @@ async def test_what_a_claim_over_http_took_whose_answer_was_lost_is_given_back(n
         async with service(queue) as http:
             worker = await register(http)
             assert await claim(http, worker) == []
-            for _ in range(size.rounds):
+            rounds = size.rounds
+            while rounds:
                 task_id = queue.enqueue("job")
                 proxy.lose_answer(lambda pair, data: b"COMMIT" in data and TAKES in pair.heard)
                 answer = await http.post(f"/api/workers/{worker}/claim", json={"limit": 10})
-                assert (proxy.has_lost, answer.status_code) == (True, 503)
-
-                [task] = await aeventually(lambda: claim(http, worker))
+                assert proxy.has_lost
+                if (
+                    answer.status_code == 200
+                ):  # What was lost is the answer to work of the service's own, on that connection.
+                    [task] = answer.json()["tasks"]
+                else:
+                    assert answer.status_code == 503
+                    rounds -= 1
+                    [task] = await aeventually(lambda: claim(http, worker))
                 assert (task["id"], task["attempt"]) == (str(task_id), 1)
                 done = await http.post(f"/api/tasks/{task_id}/complete", json={"version": task["version"]})
                 assert done.json()["status"] == "completed"
