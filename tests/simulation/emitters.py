@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Sequence
+from contextlib import suppress
 from uuid import UUID
 
 from tasklib import (
@@ -89,7 +90,8 @@ class Emitters:
             for fact in FACTS:  # Again and again: where the clock was set, a fact may be removed too early.
                 await queue.aemit(fact, {"fact": fact})
             for question in await queue.database.arun(events.list_questions):
-                await queue.aanswer(question["task_id"], question["key"], 1)
+                with suppress(InvalidTransition):  # Somebody whose request was on its way has answered it.
+                    await queue.aanswer(question["task_id"], question["key"], 1)
             for task_id in self._waiting("event note"):
                 await self._send(queue, task_id)
             await asyncio.sleep(2.0)
